@@ -21,7 +21,10 @@ type expungeCmd struct {
 
 // expungeTable shows expunges.
 var expungeTable = tableOf[apitypes.Expunge]{
-	[]string{"ID", "OBJECT", "EVENTS", "ATTEMPTS", "DEAD LETTERS", "TERMS", "SUBSCRIPTIONS", "OTHER", "ARCHIVED", "BEGUN", "ENDED", "ARCHIVE ERROR", "SHA-256"},
+	[]string{
+		"ID", "OBJECT", "EVENTS", "ATTEMPTS", "DEAD LETTERS", "TERMS", "SUBSCRIPTIONS", "OTHER", "ARCHIVED", "BEGUN", "ENDED",
+		"ARCHIVE ERROR", "SHA-256",
+	},
 	func(e apitypes.Expunge) []string {
 		object := e.Account.String()
 		switch {
@@ -32,8 +35,8 @@ var expungeTable = tableOf[apitypes.Expunge]{
 		}
 		return []string{
 			e.ID.String(), object, strconv.Itoa(e.Removed.Events), strconv.Itoa(e.Removed.Attempts), strconv.Itoa(e.Removed.DeadLetters),
-			strconv.Itoa(e.Removed.Terms), strconv.Itoa(e.Removed.Subscriptions), strconv.Itoa(e.Removed.Other), strconv.Itoa(e.Removed.Archived), moment(&e.CreatedAt), moment(e.EndedAt),
-			optional(e.ArchiveError), e.SHA256,
+			strconv.Itoa(e.Removed.Terms), strconv.Itoa(e.Removed.Subscriptions), strconv.Itoa(e.Removed.Other),
+			strconv.Itoa(e.Removed.Archived), moment(&e.CreatedAt), moment(e.EndedAt), optional(e.ArchiveError), e.SHA256,
 		}
 	},
 }

@@ -68,7 +68,8 @@ func printStats(t terminal, asJSON bool, s apitypes.Stats) error {
 		if x.About {
 			about = "about "
 		}
-		if _, err := fmt.Fprintf(t.out, "\nLeft out by the filter: %s%d of %d events since %s.\n", about, x.Count, x.Events, moment(&x.From)); err != nil {
+		_, err := fmt.Fprintf(t.out, "\nLeft out by the filter: %s%d of %d events since %s.\n", about, x.Count, x.Events, moment(&x.From))
+		if err != nil {
 			return err
 		}
 	}

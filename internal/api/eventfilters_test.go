@@ -145,7 +145,8 @@ func TestAnEventIsExplainedByTheSubscriptionOfItsTime(t *testing.T) {
 	publish := func() string {
 		return w.want(202, "POST /events", `{"account": "acme", "type": "order.created", "data": {"total": 5}}`).id("id")
 	}
-	endpoint := "/endpoints/" + w.want(201, "POST /endpoints", `{"account": "acme", "url": "https://a.example", "event_types": ["*"]}`).id("id")
+	id := w.want(201, "POST /endpoints", `{"account": "acme", "url": "https://a.example", "event_types": ["*"]}`).id("id")
+	endpoint := "/endpoints/" + id
 	all := publish()
 	changed := w.want(200, "PATCH "+endpoint, `{"filter": {"data": {"total": [6]}}}`).body["updated_at"]
 	filtered := publish()
@@ -154,7 +155,7 @@ func TestAnEventIsExplainedByTheSubscriptionOfItsTime(t *testing.T) {
 	latest := publish()
 	explained := func(event string, want map[string]any) {
 		t.Helper()
-		got := w.want(200, "GET /events/"+event+"/explain?endpoint="+strings.TrimPrefix(endpoint, "/endpoints/"), "").body
+		got := w.want(200, "GET /events/"+event+"/explain?endpoint="+id, "").body
 		has(t, event, got, want)
 	}
 	explained(w.early(acme), map[string]any{"since": nil, "until": nil, "matches": true, "matches_now": true, "deleted": false})

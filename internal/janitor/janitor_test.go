@@ -231,8 +231,8 @@ func TestRetentionIsDoneEveryHour(t *testing.T) {
 		work(t, u, 150*time.Minute)
 
 		for _, chore := range []string{
-			"forget events", "forget attempts", "forget bodies", "forget dead letters", "forget replay jobs", "forget endpoint health", "forget subscriptions",
-			"forget audit entries", "forget notices", "forget sessions", "discard", "shrink",
+			"forget events", "forget attempts", "forget bodies", "forget dead letters", "forget replay jobs", "forget endpoint health",
+			"forget subscriptions", "forget audit entries", "forget notices", "forget sessions", "discard", "shrink",
 		} {
 			if want := []float64{0, 3600, 7200}; !slices.Equal(u.calls[chore], want) {
 				t.Errorf("%s: called at %v s, want %v", chore, u.calls[chore], want)
@@ -247,8 +247,8 @@ func TestRetentionIsDoneEveryHour(t *testing.T) {
 		const day = 24 * time.Hour
 		want := map[store.Kind]time.Duration{
 			store.OldEvents: 30 * day, store.OldAttempts: 90 * day, store.OldBodies: 30 * day, store.OldDeadLetters: 90 * day,
-			store.OldReplayJobs: 90 * day, store.OldHealth: 400 * day, store.OldSubscriptions: 30 * day, store.OldAudit: 400 * day, store.OldNotices: 90 * day,
-			store.OldSessions: 30 * day, "unresolved": 180 * day,
+			store.OldReplayJobs: 90 * day, store.OldHealth: 400 * day, store.OldAudit: 400 * day, store.OldNotices: 90 * day,
+			store.OldSubscriptions: 30 * day, store.OldSessions: 30 * day, "unresolved": 180 * day,
 		}
 		if diff := cmp.Diff(want, u.ages); diff != "" {
 			t.Errorf("ages (-want +got):\n%s", diff)

@@ -23,8 +23,8 @@ var whyNotStates = []state{
 		want:    []string{"its filter does not hold", "data.text", "would not select the event", "The event does not say what changed."},
 	},
 	{
-		name: "why not, of an endpoint", path: "/endpoints/{endpoint}/why-not", people: "operator customer viewer", prepare: (*world).hostileFilter,
-		want: []string{`name="event"`},
+		name: "why not, of an endpoint", path: "/endpoints/{endpoint}/why-not", people: "operator customer viewer",
+		prepare: (*world).hostileFilter, want: []string{`name="event"`},
 	},
 	{
 		name: "why not, of an endpoint and an event", path: "/endpoints/{endpoint}/why-not?event={event}", people: "operator customer viewer",
@@ -89,7 +89,8 @@ func TestWhyNotHidesInternal(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{
-		"/events/" + receipt.ID.String() + "/why-not?endpoint=" + e.ID.String(), "/endpoints/" + e.ID.String() + "/why-not?event=" + receipt.ID.String(),
+		"/events/" + receipt.ID.String() + "/why-not?endpoint=" + e.ID.String(),
+		"/endpoints/" + e.ID.String() + "/why-not?event=" + receipt.ID.String(),
 	} {
 		w.see("operator", "/dashboard"+path).says(t, "internal.risk", "canary")
 		customer := w.see("customer", "/portal"+path)

@@ -33,8 +33,8 @@ const (
 func scanExpunge(row Row, e *postrider.Expunge) error {
 	removed, archive := &e.Removed, &e.Archive
 	return row.Scan(&e.ID, &e.Event, &e.Endpoint, &e.Account, &e.By, &removed.Events, &removed.Attempts, &removed.DeadLetters,
-		&removed.Terms, &removed.Subscriptions, &removed.Other, &removed.Archived, &e.Digest, &e.EmptySince, &archive.Day, &archive.Done, &archive.Held, &archive.Fault,
-		&e.CreatedAt, &e.EndedAt)
+		&removed.Terms, &removed.Subscriptions, &removed.Other, &removed.Archived, &e.Digest, &e.EmptySince,
+		&archive.Day, &archive.Done, &archive.Held, &archive.Fault, &e.CreatedAt, &e.EndedAt)
 }
 
 // Expunges lists expunges, newest first; see [store.Expunges].
@@ -116,7 +116,8 @@ func (v Verbs) ExpungeRows(ctx context.Context, r store.ExpungeRows) (e postride
 func putExpunged(ctx context.Context, tx Tx, e postrider.Expunge) error {
 	_, err := tx.Exec(ctx, Query{updateExpungeSQL, Args{
 		"id": e.ID, "events": e.Removed.Events, "attempts": e.Removed.Attempts, "dead_letters": e.Removed.DeadLetters,
-		"terms": e.Removed.Terms, "subscriptions": e.Removed.Subscriptions, "other": e.Removed.Other, "digest": e.Digest, "empty_since": e.EmptySince, "ended_at": e.EndedAt,
+		"terms": e.Removed.Terms, "subscriptions": e.Removed.Subscriptions, "other": e.Removed.Other, "digest": e.Digest,
+		"empty_since": e.EmptySince, "ended_at": e.EndedAt,
 	}})
 	if err == nil && e.EndedAt.IsZero() {
 		_, err = tx.Exec(ctx, noteExpunge(e))

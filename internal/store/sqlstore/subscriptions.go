@@ -58,7 +58,9 @@ func endSubscription(ctx context.Context, tx Tx, e postrider.Endpoint) (bool, er
 func (v Verbs) Subscription(ctx context.Context, q store.SubscriptionQuery) (r postrider.SubscriptionRevision, err error) {
 	defer v.calls.Begin("Subscription").End(&err, "find the subscription of endpoint %s", q.Endpoint)
 	args := Args{"endpoint": q.Endpoint, "at": q.At}
-	e, err := one(ctx, v.db, Query{subscriptionSQL, args}, func(row Row, e *postrider.Endpoint) error { return scanEndpoint(row, e, &r.Since) })
+	e, err := one(ctx, v.db, Query{subscriptionSQL, args}, func(row Row, e *postrider.Endpoint) error {
+		return scanEndpoint(row, e, &r.Since)
+	})
 	if err != nil {
 		return r, err
 	}

@@ -31,8 +31,18 @@ func (w *world) resubscribe(e postrider.Endpoint, types ...postrider.Pattern) po
 	return w.put(e)
 }
 
+// oldEndpoint stores an endpoint that was created an hour ago: its id has that time by this machine's
+// clock, and changes have the time of the store, which may differ by milliseconds.
+func (w *world) oldEndpoint() postrider.Endpoint {
+	w.Helper()
+	e := w.draft(w.account())
+	id := postrider.MakeID[postrider.EndpointID](w.now().Add(-time.Hour), [10]byte(e.ID[6:]))
+	e.ID, e.CreatedAt = id, id.Time()
+	return w.put(e)
+}
+
 func subscriptionOfTime(w *world) {
-	first := w.endpoint()
+	first := w.oldEndpoint()
 	second := first
 	second.Policy.Filter, second.Policy.Changed = `{"data": {"a": [1.0, "<é>"]}}`, []string{"$.a", "$.b"}
 	second = w.resubscribe(second, "order.*", "user.created")
@@ -54,14 +64,16 @@ func subscriptionOfTime(w *world) {
 			Subscription: second.Subscription(), Since: second.UpdatedAt, Until: third.UpdatedAt,
 		}},
 		{"the third", third.UpdatedAt, postrider.SubscriptionRevision{Subscription: third.Subscription(), Since: third.UpdatedAt}},
-		{"the third, later", third.UpdatedAt.Add(long), postrider.SubscriptionRevision{Subscription: third.Subscription(), Since: third.UpdatedAt}},
+		{"the third, later", third.UpdatedAt.Add(long), postrider.SubscriptionRevision{
+			Subscription: third.Subscription(), Since: third.UpdatedAt,
+		}},
 	} {
 		w.same(tt.what, w.subscription(third, tt.at), tt.want)
 	}
 }
 
 func subscriptionStays(w *world) {
-	e := w.endpoint()
+	e := w.oldEndpoint()
 	want := postrider.SubscriptionRevision{Subscription: e.Subscription(), Since: e.CreatedAt}
 	refused := e
 	refused.Revision, refused.EventTypes = 7, []postrider.Pattern{"order.*"}
@@ -74,13 +86,13 @@ func subscriptionStays(w *world) {
 }
 
 func subscriptionUnreadable(w *world) {
-	e := w.draft(w.account())
+	e := w.oldEndpoint()
 	e.Policy.Changed = []string{"$.a"}
 	e = w.put(e)
 	was := w.damage(e, `"concurrency":10`, `"concurrency":"ten"`)
 	e = w.resubscribe(was, "order.*")
-	w.same("the earlier one", w.subscription(e, e.CreatedAt), postrider.SubscriptionRevision{
-		Subscription: was.Subscription(), Since: e.CreatedAt, Until: e.UpdatedAt,
+	w.same("the earlier one", w.subscription(e, was.UpdatedAt), postrider.SubscriptionRevision{
+		Subscription: was.Subscription(), Since: was.UpdatedAt, Until: e.UpdatedAt,
 	})
 	w.same("the present one", w.subscription(e, e.UpdatedAt).Subscription, w.found(e.ID).Subscription())
 }
@@ -101,7 +113,7 @@ func subscriptionOfDeleted(w *world) {
 }
 
 func subscriptionBefore(w *world) {
-	e := w.resubscribe(w.endpoint(), "order.*")
+	e := w.resubscribe(w.oldEndpoint(), "order.*")
 	for _, q := range []store.SubscriptionQuery{
 		{Endpoint: e.ID, At: e.CreatedAt.Add(-time.Millisecond)}, {Endpoint: newID[postrider.EndpointID](w), At: w.now()},
 	} {
@@ -110,17 +122,17 @@ func subscriptionBefore(w *world) {
 	}
 }
 
-// forgottenSubscription fails the test unless the subscription with which the endpoint was created is
-// gone, and the present one stays.
+// forgottenSubscription fails the test unless the subscription before the last change, which changed it,
+// is gone, and the present one stays.
 func (w *world) forgottenSubscription(e postrider.Endpoint) {
 	w.Helper()
-	_, err := w.Subscription(w.Context(), store.SubscriptionQuery{Endpoint: e.ID, At: e.CreatedAt})
+	_, err := w.Subscription(w.Context(), store.SubscriptionQuery{Endpoint: e.ID, At: e.UpdatedAt.Add(-time.Microsecond)})
 	w.refuses(err, postrider.ErrNotFound)
 	w.same("the present one", w.subscription(e, w.now().Add(long)).Subscription, w.found(e.ID).Subscription())
 }
 
 func forgetSubscriptions(w *world) {
-	e := w.endpoint()
+	e := w.oldEndpoint()
 	for _, name := range []postrider.Pattern{"a", "b", "c", "d"} {
 		e = w.resubscribe(e, name)
 	}

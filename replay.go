@@ -8,6 +8,9 @@ import "time"
 // The set of deliveries is fixed when the job is created: those that have ended by CreatedAt and
 // whose ids are lower than the job's id. So the set contains no delivery that is pending then, and
 // none that the job makes.
+//
+// A job with [ActionBackfill] selects events instead: those whose ids are lower than the job's id,
+// that the endpoint wants, and that have no delivery to it.
 type ReplayJob struct {
 	ID             ReplayID
 	Action         ReplayAction
@@ -28,7 +31,7 @@ type ReplayJob struct {
 }
 
 // ReplayPosition says which matches of a job are done: the matches up to Cursor. For an endpoint in
-// Held, only the matches up to its id in Held are done.
+// Held, only the matches up to its id in Held are done. In a backfill, Cursor is the id of an event.
 //
 // internal/replay holds an endpoint when too many of the job's deliveries to it are pending. From
 // then until the job ends, the job handles the endpoint's matches separately from all others.
@@ -52,7 +55,8 @@ func (p ReplayPosition) Reached() DeliveryID {
 func (j ReplayJob) Matched() int { return j.Handled + j.Skipped.Sum() }
 
 // ReplayFilter selects deliveries that have ended. A zero field does not filter. Statuses must have
-// at least one element.
+// at least one element. In a backfill only the account, the endpoint and From are set: the subscription
+// of the endpoint selects the events.
 type ReplayFilter struct {
 	Account    AccountID
 	Endpoint   EndpointID
@@ -75,6 +79,8 @@ type ReplayAction string
 const (
 	ActionReplay  ReplayAction = "replay"  // each match gets a new delivery
 	ActionDiscard ReplayAction = "discard" // each match, always a dead letter, is resolved, and nothing is sent
+	// ActionBackfill: each match is an event, and gets its first delivery to the endpoint.
+	ActionBackfill ReplayAction = "backfill"
 )
 
 // ReplayStatus is the state of a replay job.

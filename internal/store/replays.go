@@ -16,6 +16,7 @@ import (
 type Replays interface {
 	// PutReplayJob stores a new job with its CreatedAt. The job is running and due at once.
 	// Repeated, it changes nothing.
+	// An endpoint has at most one backfill that has not ended. A second one is postrider.ErrConflict.
 	PutReplayJob(ctx context.Context, job postrider.ReplayJob) error
 
 	// ReplayJobs lists replay jobs, newest first. Only a job found by ID has its Made, whose numbers
@@ -48,8 +49,17 @@ type Replays interface {
 	// New deliveries with Ordered get the positions of their events in the ordering key, so they are
 	// attempted in sequence. The replay of a dead letter that pauses its key ends the pause.
 	// A chunk repeated after its reply was lost stores nothing twice.
+	// In a backfill, a new delivery takes the turn of its key from a delivery with a higher sequence
+	// that is due and not leased.
 	// The notices of the chunk are stored in the same transaction, as PutNotices does.
 	ReplayChunk(ctx context.Context, c ReplayChunk) error
+
+	// Undelivered returns the next events of an account that have no delivery to an endpoint, oldest
+	// first, with their data.
+	// Deliveries of every status count, also those that other jobs made.
+	// It looks at up to q.Limit events, so a page can be short or empty and still not be the last.
+	// A page ends before an event whose fan-out job has not ended.
+	Undelivered(ctx context.Context, q UndeliveredQuery) (Undelivered, error)
 }
 
 // ReplayJobQuery filters replay jobs; a zero field does not filter.
@@ -88,12 +98,20 @@ type ReplayChunk struct {
 
 // ReplayItem is one match of a [ReplayChunk]. A discard needs only Match.
 type ReplayItem struct {
-	Match    postrider.DeliveryID
+	Match    postrider.DeliveryID // zero in a backfill: the match is the event
 	Event    postrider.EventID    // the event of the match
 	Endpoint postrider.EndpointID // the endpoint of the match
 	ID       postrider.DeliveryID // the id of the new delivery, made by the caller
 	Expiry   time.Duration        // the time until the new delivery expires
 	Ordered  postrider.OnDead     // see [NewDelivery.Ordered]; ignored if the event has no ordering key
+}
+
+// Position returns the position of a job that has handled the matches up to this one.
+func (i ReplayItem) Position() postrider.DeliveryID {
+	if i.Match.IsZero() {
+		return postrider.DeliveryID(i.Event)
+	}
+	return i.Match
 }
 
 // ReplayMatches is one page of the matches of a job.

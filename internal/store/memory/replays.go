@@ -25,6 +25,12 @@ func (s *Store) PutReplayJob(_ context.Context, job postrider.ReplayJob) error {
 	if _, repeated := s.replayJobs.get(job.ID); repeated {
 		return nil
 	}
+	for _, other := range s.replayJobs.rows {
+		if job.Action == postrider.ActionBackfill && other.Action == job.Action && other.Filter.Endpoint == job.Filter.Endpoint &&
+			!other.Status.Ended() {
+			return fmt.Errorf("put replay job %s: endpoint %s has a backfill: %w", job.ID, job.Filter.Endpoint, postrider.ErrConflict)
+		}
+	}
 	job.Filter.EventTypes, job.Filter.Statuses = slices.Clone(job.Filter.EventTypes), slices.Clone(job.Filter.Statuses)
 	job.Status = postrider.ReplayRunning
 	s.replayJobs.put(job.ID, &replayJob{ReplayJob: job, due: s.now()})
@@ -123,7 +129,11 @@ func (s *Store) ReplayChunk(_ context.Context, c store.ReplayChunk) error {
 	}
 	now := s.now() // the same time for all deliveries of the chunk, so that claims take them by id
 	for _, item := range c.Items {
-		s.replayMatchLocked(job, item, now)
+		if job.Action == postrider.ActionBackfill {
+			s.backfillLocked(job, item, now)
+		} else {
+			s.replayMatchLocked(job, item, now)
+		}
 	}
 	for _, item := range c.Items {
 		s.releaseLowestLocked(item, now)

@@ -227,6 +227,7 @@ func TestPlansOfReplays(t *testing.T) {
 	for name, sql := range map[string]string{
 		"replay_lock_keys": lockReplayKeysSQL, "replay_lock": lockDeadLettersSQL,
 		"replay_matches": replayMatchesSQL, "replay_discard": discardMatchesSQL, "replay_release": releaseLowestSQL,
+		"replay_defer": deferHeadsSQL,
 	} {
 		t.Run(name, func(t *testing.T) { checkPlan(t, name, explainGeneric(t, conn, sql, args)) })
 	}

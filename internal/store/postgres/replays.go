@@ -137,7 +137,7 @@ const lockDeadLettersSQL = `
 func (r *replaying) begin(ctx context.Context, conn *pgxpool.Conn) error {
 	var matches, ordered uuids
 	for _, item := range r.Items {
-		matches = append(matches, someUUID(item.Match))
+		matches = append(matches, uuid(item.Match))
 		if item.Ordered != "" {
 			ordered = append(ordered, someUUID(item.Event))
 		}
@@ -163,7 +163,7 @@ func (r *replaying) begin(ctx context.Context, conn *pgxpool.Conn) error {
 // under the locks of begin; the other parts replay the rest. If a match pauses its ordering key,
 // the pause ends (resumed). Its replay gets its sequence, and pauses the key again if it becomes
 // a dead letter. No ordered row is due yet: releaseLowestSQL makes one due after all rows of the
-// chunk are inserted.
+// chunk are inserted. In a backfill the matches are null, so there is no dead letter.
 //
 // The statement returns the number of matches for each reason; null stands for replayed ones. It
 // walks queue_pkey, endpoints_pkey, events_pkey, dead_letters_pkey and paused_keys_delivery.
@@ -257,7 +257,7 @@ func (r *replaying) handle(ctx context.Context, conn *pgxpool.Conn) error {
 	var expiries numbers
 	pauses := make(column[pgtype.Bool], 0, len(r.Items))
 	for _, item := range r.Items {
-		matches, ids = append(matches, someUUID(item.Match)), append(ids, someUUID(item.ID))
+		matches, ids = append(matches, uuid(item.Match)), append(ids, someUUID(item.ID))
 		events, endpoints = append(events, someUUID(item.Event)), append(endpoints, someUUID(item.Endpoint))
 		expiries = append(expiries, micros(item.Expiry))
 		pauses = append(pauses, pgtype.Bool{Bool: item.Ordered == postrider.PauseOnDead, Valid: item.Ordered != ""})
@@ -275,6 +275,9 @@ func (r *replaying) handle(ctx context.Context, conn *pgxpool.Conn) error {
 		})
 	} else {
 		b.Queue(replayMatchesSQL, args).Query(r.countSkipped)
+		if r.job.Action == postrider.ActionBackfill {
+			b.Queue(deferHeadsSQL, args)
+		}
 		b.Queue(releaseLowestSQL, args)
 	}
 	return conn.SendBatch(ctx, b).Close()
@@ -291,6 +294,26 @@ func (r *replaying) countSkipped(rows pgx.Rows) error {
 	})
 	return err
 }
+
+// deferHeadsSQL takes the turn from the head of each ordering key that got rows with lower sequences,
+// unless it is leased. A claim at the same time has either leased the head, which then keeps its turn,
+// or finds that it is not due. It walks queue_pkey and queue_order_key.
+const deferHeadsSQL = `
+	update queue q
+	set due_at = 'infinity'
+	from (
+		select n.endpoint, n.ordering_key, min(n.sequence) as lowest
+		from unnest(@ids::uuid[]) as d (id)
+		cross join lateral (
+			select q.endpoint, q.ordering_key, q.sequence
+			from queue q
+			where q.id = d.id and q.ordering_key is not null
+			limit 1
+		) n
+		group by n.endpoint, n.ordering_key
+	) k
+	where q.endpoint = k.endpoint and q.ordering_key = k.ordering_key and q.sequence > k.lowest and q.due_at < 'infinity'
+		and q.token is null`
 
 // releaseLowestSQL makes a row due for each ordering key that got new rows: the row with the
 // lowest sequence. It does nothing for a key that is paused, or that has a row that is due or

@@ -109,6 +109,7 @@ var statements = map[string]string{
 	"continuable":                        continuableSQL,
 	"continue":                           continueSQL,
 	"replay_chunk":                       moveReplayJobSQL,
+	"replay_defer":                       deferHeadSQL,
 	"replay_insert":                      insertReplayOfJobSQL,
 	"replay_released":                    keyReleasedSQL,
 	"resolution":                         resolutionSQL,

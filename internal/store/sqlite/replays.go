@@ -55,6 +55,11 @@ func (s *Store) ReplayChunk(ctx context.Context, c store.ReplayChunk) (err error
 			}
 		}
 		for _, k := range r.touched {
+			if r.job.Action == postrider.ActionBackfill {
+				if err := tx.exec(ctx, deferHeadSQL, blob(k.endpoint), k.key); err != nil {
+					return err
+				}
+			}
 			if err := releaseLowest(ctx, tx, k); err != nil {
 				return err
 			}
@@ -160,13 +165,20 @@ func (r *replaying) insert(ctx context.Context, item store.ReplayItem, letter bo
 	err = r.tx.row(ctx, insertReplayOfJobSQL, sql.Named("id", blob(item.ID)), sql.Named("endpoint", blob(item.Endpoint)),
 		sql.Named("event", blob(item.Event)), sql.Named("ordered", item.Ordered != "" || paused.key != ""),
 		sql.Named("pauses", item.Ordered == postrider.PauseOnDead || paused.key != ""), sql.Named("now", micros(r.tx.now)),
-		sql.Named("expires_at", micros(r.tx.now.Add(item.Expiry))), sql.Named("match", blob(item.Match)),
+		sql.Named("expires_at", micros(r.tx.now.Add(item.Expiry))), sql.Named("match", blobOrNull(item.Match)),
 		sql.Named("job", blob(r.job.ID))).Scan(toString(&k.key))
 	if err == nil && k.key != "" {
 		r.touched = append(r.touched, k)
 	}
 	return err
 }
+
+// deferHeadSQL takes the turn from the head of an ordering key that got rows with lower sequences, unless
+// it is leased. It walks queue_order_key.
+const deferHeadSQL = `
+	update queue set due_at = ` + neverSQL + `
+	where endpoint = ?1 and ordering_key = ?2 and due_at < ` + neverSQL + ` and token is null
+		and sequence > (select min(sequence) from queue where endpoint = ?1 and ordering_key = ?2)`
 
 // The statement walks queue_order_key up to the first row that is due, and the primary key of
 // paused_keys.

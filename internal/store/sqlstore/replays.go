@@ -11,9 +11,9 @@ import (
 
 // A repeat stores nothing more: it finds the row of the first run.
 const putReplayJobSQL = `
-	insert into replay_jobs (id, account, action, filter, per_second, made_by, note, expected, expected_exact, status, error,
+	insert into replay_jobs (id, account, action, backfills, filter, per_second, made_by, note, expected, expected_exact, status, error,
 		cursor, held, handled, bytes_gone, replay_pending, endpoint_deleted, resolved, due_at, created_at)
-	values (@id, @account, @action, @filter, @per_second, @by, @note, @expected, @exact, 'running', '',
+	values (@id, @account, @action, @backfills, @filter, @per_second, @by, @note, @expected, @exact, 'running', '',
 		@cursor, '', 0, 0, 0, 0, 0, @now, @created_at)
 	on conflict (id) do nothing`
 
@@ -24,11 +24,15 @@ func (v Verbs) PutReplayJob(ctx context.Context, job postrider.ReplayJob) (err e
 	if err != nil {
 		return err
 	}
+	var backfills postrider.EndpointID
+	if job.Action == postrider.ActionBackfill {
+		backfills = job.Filter.Endpoint
+	}
 	return v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
 		_, err := tx.Exec(ctx, Query{putReplayJobSQL, Args{
-			"id": job.ID, "account": OrNull(job.Filter.Account), "action": job.Action, "filter": filter, "per_second": job.PerSecond,
-			"by": job.By, "note": job.Note, "expected": job.Expected.Matches, "exact": job.Expected.Exact, "cursor": postrider.DeliveryID{},
-			"now": tx.Now(), "created_at": job.CreatedAt,
+			"id": job.ID, "account": OrNull(job.Filter.Account), "action": job.Action, "backfills": OrNull(backfills), "filter": filter,
+			"per_second": job.PerSecond, "by": job.By, "note": job.Note, "expected": job.Expected.Matches, "exact": job.Expected.Exact,
+			"cursor": postrider.DeliveryID{}, "now": tx.Now(), "created_at": job.CreatedAt,
 		}})
 		return err
 	})
@@ -94,7 +98,7 @@ func (v Verbs) ReplayJobs(ctx context.Context, q store.ReplayJobQuery) (page sto
 	return pageOf(ctx, l, func(row Row, job *postrider.ReplayJob) error {
 		made := &job.Made
 		err := scanReplayJob(row, job, &made.Pending, &made.Dead, &made.Cancelled)
-		if !q.ID.IsZero() && job.Action == postrider.ActionReplay {
+		if !q.ID.IsZero() && job.Action != postrider.ActionDiscard {
 			made.Delivered = job.Handled - made.Pending - made.Dead - made.Cancelled
 		}
 		return err

@@ -303,6 +303,8 @@ func (r *recorder) callReplays(ctx context.Context) {
 		store.ReplayJobQuery{ID: id, Account: id}, store.ReplayJobQuery{Account: id, Status: postrider.ReplayRunning})
 	r.verb = "ClaimReplayJobs"
 	callVerb(ctx, v.ClaimReplayJobs, store.ClaimReplayJobs{Max: 10, Token: 1, Lease: time.Second})
+	r.verb = "Undelivered"
+	callVerb(ctx, v.Undelivered, store.UndeliveredQuery{Account: id, Endpoint: id, Job: id, From: id, Before: [16]byte{0xff}, Limit: 100})
 	r.verb = "ReplaysPending"
 	callVerb(ctx, v.ReplaysPending, id)
 	r.verb = "SetReplayJob"

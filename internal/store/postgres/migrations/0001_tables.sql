@@ -526,7 +526,7 @@ comment on column events.idempotency_key is 'Null: the producer gave none. It is
 comment on column events.max_attempts is 'Attempts that each delivery has at most. 0: the producer did not say, and the policy of the endpoint counts. Publish writes it.';
 comment on column events.about is 'The trace and the span that the producer published the event in, 16 bytes and 8, the text of its tracestate, and what the event says of itself: see store.EncodeAbout. Null: neither. Publish writes it.';
 comment on index events_pkey is 'Claim and Events: one by id; a publish whose reply was lost waits here for its first try.';
-comment on index events_account is 'Events of an account, newest first. OldRows.';
+comment on index events_account is 'Events of an account, newest first. OldRows. Undelivered.';
 comment on index events_order is 'Events of an ordering key, newest first. Events without a key are not in it and cost nothing.';
 
 create table event_terms (
@@ -782,7 +782,8 @@ comment on index dead_letters_replays is 'Deliveries with Last: the replays of a
 create table replay_jobs (
     id               uuid primary key,
     account          uuid,
-    action           text not null check (action in ('replay', 'discard')),
+    action           text not null check (action in ('replay', 'discard', 'backfill')),
+    backfills        uuid,
     filter           text not null,
     per_second       integer not null check (per_second >= 1),
     made_by          text not null,
@@ -802,20 +803,24 @@ create table replay_jobs (
     due_at           timestamptz not null,
     created_at       timestamptz not null,
     ended_at         timestamptz,
-    constraint replay_jobs_ended check ((ended_at is null) = (status in ('running', 'paused')))
+    constraint replay_jobs_ended check ((ended_at is null) = (status in ('running', 'paused'))),
+    constraint replay_jobs_backfills check ((backfills is not null) = (action = 'backfill'))
 );
 create index replay_jobs_account on replay_jobs (account, id) where account is not null;
 create index replay_jobs_running on replay_jobs (id) where status = 'running';
-comment on table replay_jobs is 'Jobs that replay or discard what a filter selects. Ended ones stay.';
+create unique index replay_jobs_backfills on replay_jobs (backfills) where backfills is not null and ended_at is null;
+comment on table replay_jobs is 'Jobs that replay or discard what a filter selects, or make first deliveries of old events. Ended ones stay.';
 comment on column replay_jobs.account is 'Null: the job is about all accounts.';
+comment on column replay_jobs.backfills is 'The endpoint of a backfill. Null: the job is none.';
 comment on column replay_jobs.filter is 'The JSON document of store.EncodeReplayFilter.';
 comment on column replay_jobs.expected is 'The number of matches that was counted when the job was made; with expected_exact false there were more.';
-comment on column replay_jobs.cursor is 'The last delivery that is done, but for those of held endpoints.';
+comment on column replay_jobs.cursor is 'The last delivery that is done, but for those of held endpoints; of a backfill, the last event.';
 comment on column replay_jobs.held is 'Endpoints that had too many of the job''s deliveries pending, each with the last delivery that is done of it: the JSON document of store.EncodeHeld.';
 comment on column replay_jobs.due_at is 'When the job is due; with a token, when its lease ends.';
 comment on index replay_jobs_pkey is 'ReplayJobs: one, and the list, newest first. SetReplayJob, ReplayChunk.';
-comment on index replay_jobs_account is 'ReplayJobs of an account, newest first.';
+comment on index replay_jobs_account is 'ReplayJobs of an account, newest first. Undelivered: whether another backfill has made deliveries to the endpoint.';
 comment on index replay_jobs_running is 'ClaimReplayJobs: the jobs that run, oldest first. Ended ones are not in it.';
+comment on index replay_jobs_backfills is 'PutReplayJob: an endpoint has at most one backfill that has not ended.';
 
 -- What is archived, and the copies that people have fetched back.
 

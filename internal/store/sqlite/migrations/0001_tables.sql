@@ -600,13 +600,15 @@ create index dead_letters_replays on dead_letters (event, endpoint, delivery) wh
 
 -- Jobs that replay or discard what a filter selects. Ended ones stay. due_at is when the job is
 -- due; with a token, when its lease ends. filter is the document of
--- store.EncodeReplayFilter; cursor is the last delivery that is done, but for those of the
+-- store.EncodeReplayFilter; backfills is the endpoint of a backfill, which makes first deliveries of old events;
+-- cursor is the last delivery that is done (of a backfill, the last event), but for those of the
 -- endpoints in held, the document of store.EncodeHeld; expected is the number of matches that was counted when the
 -- job was made, with expected_exact. The key serves the list of all, SetReplayJob and ReplayChunk.
 create table replay_jobs (
     id              blob primary key check (length(id) = 16),
     account         blob check (length(account) = 16),
-    action          text not null check (action in ('replay', 'discard')),
+    action          text not null check (action in ('replay', 'discard', 'backfill')),
+    backfills       blob check (length(backfills) = 16),
     filter          text not null,
     per_second      integer not null check (per_second >= 1),
     made_by         text not null,
@@ -626,9 +628,12 @@ create table replay_jobs (
     due_at          integer not null,
     created_at      integer not null,
     ended_at        integer,
-    constraint replay_jobs_ended check ((ended_at is null) = (status in ('running', 'paused')))
+    constraint replay_jobs_ended check ((ended_at is null) = (status in ('running', 'paused'))),
+    constraint replay_jobs_backfills check ((backfills is not null) = (action = 'backfill'))
 ) strict, without rowid;
--- ReplayJobs of an account, newest first.
+-- PutReplayJob: an endpoint has at most one backfill that has not ended.
+create unique index replay_jobs_backfills on replay_jobs (backfills) where backfills is not null and ended_at is null;
+-- ReplayJobs of an account, newest first. Undelivered: whether another backfill has made deliveries to the endpoint.
 create index replay_jobs_account on replay_jobs (account, id) where account is not null;
 -- ClaimReplayJobs: the jobs that run. Ended ones are not in it.
 create index replay_jobs_running on replay_jobs (id) where status = 'running';

@@ -17,9 +17,16 @@ type ReplayCreate struct {
 	Note       string                 `json:"note,omitempty" doc:"Why this is done. Discarded dead letters keep it."`
 }
 
+// Backfill lets the subscription of an endpoint start in the past.
+type Backfill struct {
+	StartFrom Time   `json:"start_from" format:"date-time" doc:"Events that were published at this time or later. Not later than now."`
+	PerSecond *int   `json:"per_second,omitempty" minimum:"1" maximum:"5000" doc:"How many deliveries are made in a second, at most. Default: 100."`
+	Note      string `json:"note,omitempty" doc:"Why this is done."`
+}
+
 // ReplayCount is a number of deliveries that a replay selects.
 type ReplayCount struct {
-	Matches   int   `json:"matches" doc:"Deliveries that match. A replay skips those whose data was deleted as bytes_gone, so it may make fewer."`
+	Matches   int   `json:"matches" doc:"Deliveries that match, or in a backfill, events. A replay skips those whose data was deleted as bytes_gone, so it may make fewer."`
 	Exact     bool  `json:"exact" doc:"False: there are more; the count stops after 10,000 or one second. True: these were all at this moment. A job finds a few more or fewer if deliveries end, or are replayed by others, at the same time."`
 	KeptSince *Time `json:"kept_since" format:"date-time" doc:"What was created before this time may be deleted: deliveries, which then do not match, and the data of events, without which deliveries are skipped. Only an archive may have it, and no replay reads that. It follows from how long the account, or else the server, keeps events and attempts; of all accounts, some may keep less. Null: the range of the replay begins later, or it selects only what is kept: one event, or unresolved dead letters, unless all of their range is before this time. Null in lists, and for a discard."`
 }
@@ -28,7 +35,7 @@ type ReplayCount struct {
 // when the job is created. It has no delivery that ends later, and none that the job makes.
 type Replay struct {
 	ID         postrider.ReplayID     `json:"id" example:"rpl_01h455vb4pex5vsknk084sn02q"`
-	Action     postrider.ReplayAction `json:"action" enum:"replay,discard"`
+	Action     postrider.ReplayAction `json:"action" enum:"replay,discard,backfill" doc:"backfill: it makes the first deliveries of events that the endpoint wants and did not get. It has no statuses."`
 	Status     postrider.ReplayStatus `json:"status" enum:"running,paused,done,cancelled,failed" doc:"running: it goes on by itself. paused: until it is resumed. done: all that it selects was handled; see deliveries for what became of it. cancelled, failed: the rest was not handled."`
 	Error      *string                `json:"error" doc:"Why it failed. Null: it did not."`
 	Account    *postrider.AccountID   `json:"account" nullable:"true" doc:"Null: all accounts."`

@@ -438,6 +438,17 @@ func (c *Client) CountReplay(ctx context.Context, r apitypes.ReplayCreate) (apit
 	return post[apitypes.ReplayCount](ctx, c, "/replays/dry-run", r)
 }
 
+// Backfill creates a job of the server that makes deliveries of old events which the endpoint wants and
+// did not get. The job is a replay; see [Client.Replay].
+func (c *Client) Backfill(ctx context.Context, id postrider.EndpointID, b apitypes.Backfill) (apitypes.Replay, error) {
+	return post[apitypes.Replay](ctx, c, "/endpoints/"+id.String()+"/backfill", b)
+}
+
+// CountBackfill counts the deliveries that Backfill would make. It changes nothing.
+func (c *Client) CountBackfill(ctx context.Context, id postrider.EndpointID, b apitypes.Backfill) (apitypes.ReplayCount, error) {
+	return post[apitypes.ReplayCount](ctx, c, "/endpoints/"+id.String()+"/backfill/dry-run", b)
+}
+
 // Replays lists replays, newest first.
 func (c *Client) Replays(ctx context.Context, f ReplayFilter) (apitypes.Page[apitypes.Replay], error) {
 	return get[apitypes.Page[apitypes.Replay]](ctx, c, "/replays"+query(f.Paging, "account", f.Account, "status", string(f.Status)))

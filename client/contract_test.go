@@ -153,6 +153,12 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	"count-replay": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.CountReplay(x, full[apitypes.ReplayCreate]()))
 	},
+	"backfill-endpoint": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.Backfill(x, ep, full[apitypes.Backfill]()))
+	},
+	"count-backfill": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.CountBackfill(x, ep, full[apitypes.Backfill]()))
+	},
 	"list-replays":  func(x ctx, c *client.Client) (any, error) { return answered(c.Replays(x, full[client.ReplayFilter]())) },
 	"get-replay":    func(x ctx, c *client.Client) (any, error) { return answered(c.Replay(x, rpl)) },
 	"pause-replay":  func(x ctx, c *client.Client) (any, error) { return answered(c.PauseReplay(x, rpl)) },

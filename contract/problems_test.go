@@ -42,6 +42,8 @@ var bodies = map[string]string{
 	"create-portal-session":     `{"account": "nobody"}`,
 	"create-account":            `{"name": "another"}`,
 	"create-event-type":         `{"name": "no.other.type"}`,
+	"backfill-endpoint":         `{"start_from": "2026-01-01T00:00:00Z"}`,
+	"count-backfill":            `{"start_from": "2026-01-01T00:00:00Z"}`,
 	"put-endpoint":              `{"url": "https://example.com/", "event_types": ["a"]}`,
 	"create-expunge":            `{"event": "evt_01h455vb4pex5vsknk084sn02q"}`,
 	"restore-archive":           `{}`,

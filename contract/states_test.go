@@ -421,9 +421,18 @@ func (c *caller) driveManyReplays() {
 	}
 	c.want(409, "POST /replays", slow)
 	c.want(409, "POST /events/"+event+"/replay", nil)
+	late := c.endpoint("busy", "/status/200", of)
+	since := object{"start_from": "2026-01-01T00:00:00Z", "per_second": 1, "note": "late"}
+	c.want(409, "POST /endpoints/"+late+"/backfill", since)
 	for _, id := range running {
 		c.want(200, "POST /replays/"+id+"/cancel", nil)
 	}
+	c.want(200, "POST /endpoints/"+late+"/backfill/dry-run", since)
+	backfill := c.want(202, "POST /endpoints/"+late+"/backfill", since).id("id")
+	c.refused("backfill_running", "{endpoint}", late)
+	c.want(200, "POST /replays/"+backfill+"/cancel", nil)
+	ordered := c.endpoint("busy", "/status/200", object{"account": "busy", "order": "by_key"})
+	c.refused("endpoint_not_paused", "{endpoint}", ordered)
 }
 
 func (c *caller) driveOrder() {

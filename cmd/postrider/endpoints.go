@@ -32,6 +32,7 @@ type endpointsCmd struct {
 	Rotate  endpointsRotateCmd  `cmd:"" help:"Make a new secret. The old ones stay valid for a while."`
 	Revoke  endpointsRevokeCmd  `cmd:"" name:"revoke-secret" help:"Make one of the secrets invalid at once."`
 
+	Backfill     endpointsBackfillCmd     `cmd:"" help:"Let the subscription start in the past: send events that the endpoint wants and did not get."`
 	Circuit      endpointsCircuitCmd      `cmd:"" help:"Show or set the circuit, which stops requests to an endpoint that fails."`
 	OrderingKeys endpointsOrderingKeysCmd `cmd:"" help:"List the ordering keys that have pending deliveries or are paused."`
 	Troubled     endpointsTroubledCmd     `cmd:"" help:"List the endpoints that need a person most: disabled for their failures, failing, with deliveries that wait for long, or with dead letters."`

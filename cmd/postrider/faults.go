@@ -107,6 +107,8 @@ func (w flagNames) nextStep(conflict *client.Error) string {
 		return "\nRun postrider endpoints verify " + id
 	case conflict.Code == "endpoint_paused":
 		return "\nRun postrider endpoints resume " + id
+	case conflict.Code == "endpoint_not_paused":
+		return "\nRun postrider endpoints pause " + id
 	case conflict.Code == "endpoint_disabled":
 		return "\nRun postrider endpoints enable " + id
 	case conflict.Replay != "":

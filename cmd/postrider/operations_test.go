@@ -70,6 +70,8 @@ var commandOf = map[string]string{
 
 	"create-replay": "replays create",
 	"count-replay":  "replays create --dry-run",
+	"backfill-endpoint": "endpoints backfill",
+	"count-backfill": "endpoints backfill --dry-run",
 	"list-replays":  "replays list",
 	"get-replay":    "replays get",
 	"pause-replay":  "replays pause",

@@ -25,6 +25,8 @@ import (
 	"github.com/postrider/postrider/internal/api/archives"
 	"github.com/postrider/postrider/internal/apikeys"
 	"github.com/postrider/postrider/internal/expunge"
+	"github.com/postrider/postrider/internal/replay"
+	"github.com/postrider/postrider/internal/routing"
 	"github.com/postrider/postrider/internal/secrets"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/memory"
@@ -69,11 +71,17 @@ func newWorldWith(tb testing.TB, over store.Store, archive archives.Archive, opt
 	roles := expunge.Store{Expunges: over, Ledger: over, Directory: over, Archived: over, Audit: over, Time: over}
 	w.handler = api.New(api.Deps{
 		Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Describer: describer{},
-		Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, Expunger: expunge.New(roles, expunge.Options{}), Archive: archive,
+		Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: replayer(over, w.ids),
+		Expunger: expunge.New(roles, expunge.Options{}), Archive: archive,
 		IDs: w.ids,
 	}, opts)
 	w.admin = w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeAdmin}})
 	return w
+}
+
+// replayer returns a runner that runs no jobs.
+func replayer(over store.Store, ids *store.IDs) *replay.Runner {
+	return replay.New(over, routing.New(over, routing.Options{}), nil, replay.Options{IDs: ids})
 }
 
 // in returns the same world for a subtest.
@@ -520,6 +528,10 @@ func (deaf) CancelDeleted() {}
 
 func (deaf) DeleteEndpoints(context.Context) error { return nil }
 func (deaf) Wake()                                 {}
+
+func (deaf) Undelivered(context.Context, postrider.ReplayJob) (store.ReplayMatches, error) {
+	return store.ReplayMatches{}, errors.New("no replay runs here")
+}
 
 // buffer is a log that a test may read while it is written.
 type buffer struct {

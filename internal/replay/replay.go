@@ -1,5 +1,6 @@
 // Package replay runs replay jobs. A job replays or discards the deliveries that its filter
-// selects, at the pace of the job.
+// selects, at the pace of the job. A backfill makes the first deliveries of events that an endpoint
+// wants.
 //
 // A [Runner] claims jobs from the store, and works on a few of them at once. For each job it finds
 // the next matches, waits until the pace allows them, and commits them as a chunk. One transaction
@@ -61,6 +62,10 @@ type Endpoints interface {
 	Lookup(id postrider.EndpointID) (*store.EndpointSnapshot, bool)
 	// Notify says that deliveries in any lane of the endpoint may be due. It must not block.
 	Notify(id postrider.EndpointID)
+	// Wants reports whether an endpoint wants an event, by its present subscription.
+	Wants(id postrider.EndpointID, e *postrider.Event) bool
+	// Refresh applies every change of an endpoint that was committed before the call.
+	Refresh(ctx context.Context) error
 }
 
 // Dispatcher sends the deliveries that jobs make. [dispatch.Dispatcher] implements it.
@@ -171,6 +176,23 @@ func (r *Runner) ended(ctx context.Context, id postrider.ReplayID) {
 		return
 	}
 	r.opts.Hooks.ReplayEnded.Call(page.Items[0])
+}
+
+// Undelivered returns the next matches of a backfill after its cursor. The API counts with it, so a
+// count and the job agree.
+//
+// A backfill begins with the subscription that its endpoint has when the backfill is created, even if
+// this node has not heard of it yet. A later change of the subscription applies to the events that the
+// backfill has not looked at.
+func (r *Runner) Undelivered(ctx context.Context, job postrider.ReplayJob) (store.ReplayMatches, error) {
+	if job.Cursor.IsZero() {
+		if err := r.endpoints.Refresh(ctx); err != nil {
+			return store.ReplayMatches{}, err
+		}
+	}
+	return store.FindUndelivered(ctx, r.store, job, func(e *postrider.Event) bool {
+		return r.endpoints.Wants(job.Filter.Endpoint, e)
+	})
 }
 
 // passes reports whether an error may pass by itself.

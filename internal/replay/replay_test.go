@@ -73,6 +73,12 @@ func (w *world) Notify(id postrider.EndpointID) {
 	w.looked = append(w.looked, id)
 }
 
+// Wants implements [replay.Endpoints]: the endpoints want all events but those of one type.
+func (w *world) Wants(_ postrider.EndpointID, e *postrider.Event) bool { return e.Type != "order.ignored" }
+
+// Refresh implements [replay.Endpoints].
+func (w *world) Refresh(context.Context) error { return nil }
+
 // Queued implements [replay.Dispatcher].
 func (w *world) Queued(lanes []store.DueLane) {
 	w.mu.Lock()

@@ -25,6 +25,9 @@ const (
 	// maxHeld is how many endpoints a job holds. If a further endpoint is full, the job waits for
 	// it. Each chunk stores the positions of the held endpoints, about 7 KiB for 100.
 	maxHeld = 100
+	// findTime is how long a job looks for matches before it stores how far it came and renews its
+	// lease.
+	findTime = time.Second
 	// retryAfter is the wait after a step that failed.
 	retryAfter = time.Second
 	// maxFailures is how many times in a row a step may fail for a reason that does not
@@ -126,7 +129,10 @@ func (w *worker) step(ctx context.Context) (done bool, err error) {
 	c := store.ReplayChunk{Items: l.found[:n], Lease: lease}
 	to, last := l.foundTo, l.foundAll
 	if n < len(l.found) {
-		to, last = l.found[n-1].Match, false
+		to, last = l.found[n-1].Position(), false
+	}
+	if n == 0 && !last && to == l.at { // the next event of a backfill has a fan-out job
+		return false, w.waitForEndpoints(ctx)
 	}
 	c.To = w.moved(l, to)
 	if last && !slices.ContainsFunc(w.lines, func(other *line) bool { return other != l && !other.done }) {
@@ -177,8 +183,8 @@ func (w *worker) next(ctx context.Context) (*line, error) {
 	return nil, nil
 }
 
-// find reads the next page of a line's matches, once all matches of the last page are committed.
-// After a page without matches there may be further pages.
+// find reads the next page of a line's matches, once all matches of the last page are committed. It
+// reads on after pages without matches, for findTime. After that there may be further pages.
 func (w *worker) find(ctx context.Context, l *line) error {
 	if len(l.found) > 0 || l.foundAll {
 		return nil
@@ -188,15 +194,28 @@ func (w *worker) find(ctx context.Context, l *line) error {
 	if !l.endpoint.IsZero() {
 		from.Filter.Endpoint = l.endpoint
 	}
-	page, err := store.FindReplayMatches(ctx, w.store, from)
-	if err != nil {
-		return err
+	for begun := time.Now(); ; from.Cursor = l.foundTo {
+		page, err := w.page(ctx, from)
+		if err != nil {
+			return err
+		}
+		l.found, l.foundTo, l.foundAll = page.Items, page.To, page.Done
+		if len(page.Items) > 0 || page.Done || page.To == from.Cursor || time.Since(begun) > findTime {
+			break
+		}
 	}
-	l.found, l.foundTo, l.foundAll = page.Items, page.To, page.Done
 	if l.endpoint.IsZero() {
 		l.found = slices.DeleteFunc(l.found, w.held)
 	}
 	return nil
+}
+
+// page reads a page of the job's matches after its cursor.
+func (w *worker) page(ctx context.Context, job postrider.ReplayJob) (store.ReplayMatches, error) {
+	if job.Action == postrider.ActionBackfill {
+		return w.Undelivered(ctx, job)
+	}
+	return store.FindReplayMatches(ctx, w.store, job)
 }
 
 // held reports whether the endpoint of a match has a line of its own.
@@ -211,7 +230,7 @@ func (w *worker) held(item store.ReplayItem) bool {
 func (w *worker) hasRoom(l *line) bool {
 	for _, item := range l.found {
 		switch {
-		case w.pending[item.Endpoint] < w.opts.Pending:
+		case w.pending[item.Endpoint] < w.opts.Pending, w.makesAll():
 		case l != w.lines[0] || !w.job.Filter.Endpoint.IsZero() || len(w.lines) > maxHeld:
 			return false
 		case !w.held(item):
@@ -222,6 +241,13 @@ func (w *worker) hasRoom(l *line) bool {
 		l.found = slices.DeleteFunc(l.found, w.held)
 	}
 	return true
+}
+
+// makesAll reports whether the job makes its deliveries however many are pending. A backfill in order
+// does: its endpoint is paused until the job has ended, so that new events wait behind old ones.
+func (w *worker) makesAll() bool {
+	e, known := w.endpoints.Lookup(w.job.Filter.Endpoint)
+	return w.job.Action == postrider.ActionBackfill && known && e.Endpoint.Policy.Order == postrider.OrderByKey
 }
 
 // moved returns the position of the job after line l has committed all matches up to an id.
@@ -283,7 +309,8 @@ func (w *worker) notices(ended postrider.ReplayStatus) []postrider.Notice {
 
 // waitForEndpoints waits for fullPoll and renews the lease. step calls it when every endpoint with
 // matches left has too many of the job's deliveries pending. Such endpoints are slower than the
-// pace, paused, or down.
+// pace, paused, or down. It also calls it while a fan-out job may still make the delivery that a
+// backfill would make.
 func (w *worker) waitForEndpoints(ctx context.Context) error {
 	if !batch.Sleep(ctx, fullPoll) {
 		return ctx.Err()

@@ -273,6 +273,13 @@ func (x *Table) Lookup(id postrider.EndpointID) (*store.EndpointSnapshot, bool) 
 	return to, to != nil
 }
 
+// Wants reports whether an endpoint of the table wants an event of its account: whether Match would
+// return the endpoint for it.
+func (x *Table) Wants(id postrider.EndpointID, e *postrider.Event) bool {
+	to, known := x.Lookup(id)
+	return known && to.Endpoint.Subscribes(e.Type) && holds(x.filterOf(to), filter.Of(e))
+}
+
 // Match returns the endpoints that want the event, ordered by id: those that subscribe to its type,
 // and whose filter and changed paths, if they have them, hold for it. If there are more than most, or
 // comparing the event with the filters takes more than matchUnits, it returns nil and does not look at

@@ -106,6 +106,9 @@ func checkMatch(t *rapid.T, x *Table, endpoints []postrider.Endpoint, e *postrid
 		if wants(t, to, e) {
 			want = append(want, to.ID)
 		}
+		if to.Account == e.Account && x.Wants(to.ID, e) != wants(t, to, e) {
+			t.Fatalf("%s wants %s %s %+v: %v", to.ID, e.Type, e.Data, e.About, !wants(t, to, e))
+		}
 	}
 	matched, end := x.Match(e, len(endpoints))
 	for _, to := range matched {

@@ -42,6 +42,8 @@ type Store interface {
 type Replayer interface {
 	// Wake is called after a job was created or resumed. It must not block.
 	Wake()
+	// Undelivered returns the next matches of a backfill after its cursor.
+	Undelivered(ctx context.Context, job postrider.ReplayJob) (store.ReplayMatches, error)
 }
 
 // Routes serves replay jobs.
@@ -96,6 +98,7 @@ func (s *Routes) Register(rt *rest.Router) {
 		}, s.setReplay(status))
 	}
 	s.registerEventReplays(rt)
+	s.registerBackfills(rt)
 }
 
 const (
@@ -114,7 +117,8 @@ func viewReplay(j postrider.ReplayJob) apitypes.Replay {
 	f := j.Filter
 	view := apitypes.Replay{
 		ID: j.ID, Action: j.Action, Status: j.Status, Error: render.OrNull(j.Error), Account: render.OrNull(f.Account),
-		Endpoint: render.OrNull(f.Endpoint), Event: render.OrNull(f.Event), EventTypes: []string{}, Statuses: f.Statuses,
+		Endpoint: render.OrNull(f.Endpoint), Event: render.OrNull(f.Event), EventTypes: []string{},
+		Statuses: append([]postrider.Status{}, f.Statuses...),
 		Reason: render.OrNull(f.Reason), From: render.TimeOrNull(f.From), To: render.TimeOrNull(f.To), PerSecond: j.PerSecond,
 		Note: render.OrNull(j.Note), CreatedBy: j.By, CreatedAt: render.Instant(j.CreatedAt), EndedAt: render.TimeOrNull(j.EndedAt),
 		Expected: viewCount(j.Expected, nil), Matched: j.Matched(), Handled: j.Handled, Skipped: apitypes.ReplaySkips(j.Skipped),
@@ -137,7 +141,7 @@ func viewCount(c postrider.ReplayCount, keptSince *apitypes.Time) apitypes.Repla
 func viewReplayAlone(keptSince *apitypes.Time) func(postrider.ReplayJob) apitypes.Replay {
 	return func(j postrider.ReplayJob) apitypes.Replay {
 		view := viewReplay(j)
-		if j.Action == postrider.ActionReplay {
+		if j.Action != postrider.ActionDiscard {
 			made := apitypes.ReplayDeliveries(j.Made)
 			view.Deliveries = &made
 		}
@@ -166,7 +170,7 @@ func (s *Routes) respondReplay(ctx context.Context, id postrider.ReplayID) (*res
 // before the time.
 func (s *Routes) keptSince(ctx context.Context, job postrider.ReplayJob) (*apitypes.Time, error) {
 	f, days, begins := job.Filter, min(s.Retention.Events, s.Retention.Attempts), job.Filter.From
-	if job.Action != postrider.ActionReplay || !f.Event.IsZero() {
+	if job.Action == postrider.ActionDiscard || !f.Event.IsZero() {
 		return nil, nil
 	}
 	if slices.Equal(f.Statuses, []postrider.Status{postrider.Dead}) {
@@ -223,6 +227,9 @@ func (s *Routes) startReplay(ctx context.Context, job postrider.ReplayJob) (post
 		return job, err
 	}
 	if err := s.Store.PutReplayJob(ctx, job); err != nil {
+		if job.Action == postrider.ActionBackfill && errors.Is(err, postrider.ErrConflict) {
+			err = rest.Conflict("backfill_running", "a backfill of the endpoint has not ended; wait until it has, or cancel it")
+		}
 		return job, err
 	}
 	s.Replayer.Wake()
@@ -340,7 +347,7 @@ var endReasons = append(slices.Clip(postrider.DeadReasons),
 func (s *Routes) countMatches(ctx context.Context, job postrider.ReplayJob) (count postrider.ReplayCount, err error) {
 	begun := time.Now()
 	for count.Matches < maxCount && time.Since(begun) < countTime {
-		m, err := store.FindReplayMatches(ctx, s.Store, job)
+		m, err := s.findMatches(ctx, job)
 		if err != nil {
 			return count, err
 		}
@@ -349,9 +356,20 @@ func (s *Routes) countMatches(ctx context.Context, job postrider.ReplayJob) (cou
 			count.Exact = true
 			break
 		}
+		if m.To == job.Cursor { // the next event of a backfill has a fan-out job
+			break
+		}
 		job.Cursor = m.To
 	}
 	return count, nil
+}
+
+// findMatches finds the next matches of a job after its cursor.
+func (s *Routes) findMatches(ctx context.Context, job postrider.ReplayJob) (store.ReplayMatches, error) {
+	if job.Action == postrider.ActionBackfill {
+		return s.Replayer.Undelivered(ctx, job)
+	}
+	return store.FindReplayMatches(ctx, s.Store, job)
 }
 
 // listReplays lists the jobs that all given filters select.

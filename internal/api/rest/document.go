@@ -91,6 +91,7 @@ func description(registry huma.Registry) *huma.OpenAPI {
 var exactClasses = []errorClass{
 	{nil, 409, "idempotency_conflict", "the idempotency key was used for other content"},
 	{nil, 409, "endpoint_paused", "the endpoint is paused"},
+	{nil, 409, "endpoint_not_paused", "the endpoint gets its events in order, and is not paused"},
 	{nil, 409, "endpoint_disabled", "the endpoint is disabled"},
 	{nil, 409, "endpoint_deleted", "the endpoint is deleted"},
 	{nil, 409, "endpoint_set_aside", "the endpoint is set aside until its policy is set again"},
@@ -103,6 +104,7 @@ var exactClasses = []errorClass{
 	{nil, 409, "secret_exists", "the endpoint has this secret already"},
 	{nil, 409, "last_secret", "the endpoint needs the secret"},
 	{nil, 409, "too_many_replays", "as many replays are running as may run at the same time"},
+	{nil, 409, "backfill_running", "a backfill of the endpoint has not ended"},
 	{nil, 409, "expunges_unfinished", "what was expunged before the restore is removed again first"},
 	{nil, 409, "no_archive", "the server has no archive"},
 	{nil, 409, "archive_damaged", "a part of the archive is not what was written"},

@@ -23,6 +23,8 @@ import (
 	"github.com/postrider/postrider/internal/api"
 	apiendpoints "github.com/postrider/postrider/internal/api/endpoints"
 	"github.com/postrider/postrider/internal/archive"
+	"github.com/postrider/postrider/internal/replay"
+	"github.com/postrider/postrider/internal/routing"
 	"github.com/postrider/postrider/internal/secrets"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/memory"
@@ -77,7 +79,8 @@ func newWorldOf(tb testing.TB, opts web.Options, of api.Options, archived bool) 
 	w.archive = archive.New(archive.Folder(w.folder), roles, secrets.New(keyring), archive.Options{})
 	deps := api.Deps{
 		Stores: storesOf(over), Clock: over.Clock(), Publisher: &publisher{over, w.ids}, Guard: guard{}, Verifier: receiver{},
-		Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Pacer: w, Canceller: deaf{}, Replayer: deaf{}, Expunger: deaf{}, IDs: w.ids,
+		Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Pacer: w, Canceller: deaf{},
+		Replayer: replay.New(over, routing.New(over, routing.Options{}), nil, replay.Options{IDs: w.ids}), Expunger: deaf{}, IDs: w.ids,
 	}
 	if archived {
 		deps.Archive = w.archive
@@ -440,7 +443,6 @@ func (deaf) Notify(postrider.EndpointID) {}
 func (deaf) CancelDeleted() {}
 
 func (deaf) DeleteEndpoints(context.Context) error { return nil }
-func (deaf) Wake()                                 {}
 
 // describer describes every request as one with a header that the endpoint's owner chose.
 type describer struct{}

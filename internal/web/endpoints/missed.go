@@ -14,6 +14,7 @@ import (
 type missedPage struct {
 	Endpoint apitypes.Endpoint
 	Tab      string
+	Past     bool      // whether the page is about events that have no delivery to the endpoint
 	From     string    // as the person typed it
 	since    time.Time // From as a time; zero: From cannot be read
 	Pace     int       // deliveries in a second
@@ -21,6 +22,9 @@ type missedPage struct {
 	Count    *apitypes.ReplayCount // nil: not counted yet
 	Took     time.Duration         // the least time that the replay takes
 	Fault    string
+
+	past   apitypes.Backfill     // the request, if Past
+	replay apitypes.ReplayCreate // the request, if not
 }
 
 // missedPaces are the paces to choose from. The first is slow, because a receiver that was down
@@ -30,10 +34,10 @@ var missedPaces = []int{10, 50, 100, 500}
 // missedStatuses are the statuses of the deliveries that never reached the receiver.
 var missedStatuses = []postrider.Status{postrider.Dead, postrider.Cancelled, postrider.Skipped}
 
-// missedOf returns the page with the choices of the person, and the replay for these choices. If
+// missedOf returns the page with the choices of the person, and the requests for these choices. If
 // the time is left out, it is a day ago.
-func missedOf(v *page.Visit, e apitypes.Endpoint) (missedPage, apitypes.ReplayCreate) {
-	p := missedPage{Endpoint: e, Tab: "missed", Pace: missedPaces[0], Paces: missedPaces}
+func missedOf(v *page.Visit, e apitypes.Endpoint) missedPage {
+	p := missedPage{Endpoint: e, Tab: "missed", Past: v.Param("what") == "past", Pace: missedPaces[0], Paces: missedPaces}
 	if n, err := strconv.Atoi(v.Param("pace")); err == nil {
 		p.Pace = n
 	}
@@ -51,19 +55,36 @@ func missedOf(v *page.Visit, e apitypes.Endpoint) (missedPage, apitypes.ReplayCr
 		from = at
 	}
 	p.since = from
-	return p, apitypes.ReplayCreate{
+	p.past = apitypes.Backfill{StartFrom: apitypes.Time{Time: from}, PerSecond: &p.Pace}
+	p.replay = apitypes.ReplayCreate{
 		Endpoint: e.ID.String(), Statuses: missedStatuses, From: &apitypes.Time{Time: from}, PerSecond: &p.Pace,
 		Note: v.T("missed.note"),
 	}
+	return p
+}
+
+// count counts the deliveries that start would make.
+func (p missedPage) count(v *page.Visit) (apitypes.ReplayCount, error) {
+	if p.Past {
+		return v.API.CountBackfill(v.Context, p.Endpoint.ID, p.past)
+	}
+	return v.API.CountReplay(v.Context, p.replay)
+}
+
+func (p missedPage) start(v *page.Visit) (apitypes.Replay, error) {
+	if p.Past {
+		return v.API.Backfill(v.Context, p.Endpoint.ID, p.past)
+	}
+	return v.API.CreateReplay(v.Context, p.replay)
 }
 
 // showMissed shows the form. If a time is chosen, it also counts the deliveries.
 func showMissed(v *page.Visit, e apitypes.Endpoint) error {
-	p, replay := missedOf(v, e)
+	p := missedOf(v, e)
 	if v.Query("from") == "" || p.Fault != "" {
 		return p.show(v)
 	}
-	count, err := v.API.CountReplay(v.Context, replay)
+	count, err := p.count(v)
 	if faults := v.Faulty(err); faults != nil {
 		p.Fault = page.AnyFault(faults)
 		return p.show(v)
@@ -76,9 +97,13 @@ func showMissed(v *page.Visit, e apitypes.Endpoint) error {
 }
 
 func (p missedPage) show(v *page.Visit) error {
-	command := "replays create --missed --dry-run --endpoint " + p.Endpoint.ID.String() + " --per-second " + strconv.Itoa(p.Pace)
+	command, from := "replays create --missed --dry-run --endpoint ", " --from "
+	if p.Past {
+		command, from = "endpoints backfill --dry-run ", " --start-from "
+	}
+	command += p.Endpoint.ID.String() + " --per-second " + strconv.Itoa(p.Pace)
 	if !p.since.IsZero() { // formatted here, since typed text of a link could be a command of its author
-		command += " --from " + p.since.UTC().Format(time.RFC3339)
+		command += from + p.since.UTC().Format(time.RFC3339)
 	}
 	return v.Show(page.View{
 		Name: "endpoints-missed", Title: page.Where(v, p.Endpoint), Data: p, Refused: p.Fault != "",
@@ -88,11 +113,11 @@ func (p missedPage) show(v *page.Visit) error {
 
 // replayMissed starts the replay, and redirects to its progress.
 func replayMissed(v *page.Visit, e apitypes.Endpoint) error {
-	p, replay := missedOf(v, e)
+	p := missedOf(v, e)
 	if p.Fault != "" {
 		return p.show(v)
 	}
-	job, err := v.API.CreateReplay(v.Context, replay)
+	job, err := p.start(v)
 	if faults := v.Faulty(err); faults != nil {
 		p.Fault = page.AnyFault(faults)
 		return p.show(v)

@@ -63,6 +63,14 @@ func missedOf(v *page.Visit, e apitypes.Endpoint) missedPage {
 	return p
 }
 
+// Scope returns the scope that the request needs.
+func (p missedPage) Scope() postrider.Scope {
+	if p.Past {
+		return postrider.ScopeEndpointsWrite
+	}
+	return postrider.ScopeWebhooksOperate
+}
+
 // count counts the deliveries that start would make.
 func (p missedPage) count(v *page.Visit) (apitypes.ReplayCount, error) {
 	if p.Past {

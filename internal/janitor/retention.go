@@ -54,7 +54,7 @@ func (j *Janitor) retention() []chore {
 	}
 	for _, k := range []aged{
 		{store.OldDeadLetters, keep.Resolved},
-		{store.OldReplayJobs, keep.Replays},
+		{store.OldReplayJobs, max(keep.Replays, keep.Events)}, // a backfill must know whether there were others: see Undelivered
 		{store.OldHealth, keep.Health},
 		{store.OldSubscriptions, keep.Events},
 		{store.OldAudit, keep.Audit},

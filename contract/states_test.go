@@ -428,11 +428,15 @@ func (c *caller) driveManyReplays() {
 		c.want(200, "POST /replays/"+id+"/cancel", nil)
 	}
 	c.want(200, "POST /endpoints/"+late+"/backfill/dry-run", since)
-	backfill := c.want(202, "POST /endpoints/"+late+"/backfill", since).id("id")
-	c.refused("backfill_running", "{endpoint}", late)
-	c.want(200, "POST /replays/"+backfill+"/cancel", nil)
 	ordered := c.endpoint("busy", "/status/200", object{"account": "busy", "order": "by_key"})
 	c.refused("endpoint_not_paused", "{endpoint}", ordered)
+	c.want(200, "POST /endpoints/"+ordered+"/pause", nil)
+	backfill := c.want(202, "POST /endpoints/"+ordered+"/backfill", since).id("id")
+	c.want(409, "POST /endpoints/"+ordered+"/resume", nil)
+	c.want(409, "POST /endpoints/"+ordered+"/backfill", since)
+	c.want(200, "POST /endpoints/"+ordered+"/disable", nil)
+	c.want(409, "POST /endpoints/"+ordered+"/enable", nil)
+	c.want(200, "POST /replays/"+backfill+"/cancel", nil)
 }
 
 func (c *caller) driveOrder() {

@@ -103,7 +103,13 @@ func TestAnOrderedEndpointIsPausedForABackfill(t *testing.T) {
 	w.want(200, route+"/dry-run", since(time.Hour))
 	has(t, "enabled", w.want(409, route, since(time.Hour)).body, map[string]any{"code": "endpoint_not_paused"})
 	w.want(200, "POST /endpoints/"+endpoint+"/pause", "")
-	w.want(202, route, since(time.Hour))
+	job := w.want(202, route, since(time.Hour)).id("id")
+	has(t, "resumed too early", w.want(409, "POST /endpoints/"+endpoint+"/resume", "").body, map[string]any{"code": "backfill_running"})
+	w.want(200, "POST /endpoints/"+endpoint+"/disable", "")
+	w.want(409, "POST /endpoints/"+endpoint+"/enable", "")
+	w.want(200, "POST /replays/"+job+"/cancel", "")
+	w.want(200, "POST /endpoints/"+endpoint+"/enable", "")
+	w.want(200, "POST /endpoints/"+endpoint+"/resume", "")
 }
 
 func TestABackfillIsRefused(t *testing.T) {

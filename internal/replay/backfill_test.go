@@ -9,7 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// published publishes n events of a type. With live, the endpoint gets an ordered delivery of each.
+// published publishes n events of a type. With live, the endpoint gets a delivery of each, which is
+// ordered if there is a key.
 func (w *world) published(n int, eventType, key string, live bool) (ids []postrider.EventID) {
 	w.Helper()
 	changes, err := w.Changes(w.Context(), 0, 10)
@@ -21,8 +22,10 @@ func (w *world) published(n int, eventType, key string, live bool) (ids []postri
 		if live {
 			e.Deliveries = []store.NewDelivery{{
 				ID: store.NewID[postrider.DeliveryID](w.ids), Endpoint: w.endpoint.ID, Lane: postrider.LaneFirst, Expiry: time.Hour,
-				Ordered: postrider.SkipDead,
 			}}
+			if key != "" {
+				e.Deliveries[0].Ordered = postrider.SkipDead
+			}
 		}
 		_, err := w.Publish(w.Context(), store.Publish{Version: changes.Version, Batches: []store.Batch{{e}}})
 		w.ok(err)

@@ -64,9 +64,10 @@ type Replays interface {
 
 // ReplayJobQuery filters replay jobs; a zero field does not filter.
 type ReplayJobQuery struct {
-	Account postrider.AccountID
-	ID      postrider.ReplayID
-	Status  postrider.ReplayStatus
+	Account   postrider.AccountID
+	ID        postrider.ReplayID
+	Status    postrider.ReplayStatus
+	Backfills postrider.EndpointID // the backfill of the endpoint that has not ended
 	Paging
 }
 

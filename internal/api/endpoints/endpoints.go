@@ -38,6 +38,8 @@ type Store interface {
 	OrderedKeys(ctx context.Context, q store.OrderedKeyQuery) (store.Page[store.OrderedKey], error)
 	// HealthHistory is the method of store.Ledger.
 	HealthHistory(ctx context.Context, q store.HealthQuery) (store.Page[postrider.EndpointHealth], error)
+	// ReplayJobs is the method of store.Replays.
+	ReplayJobs(ctx context.Context, q store.ReplayJobQuery) (store.Page[postrider.ReplayJob], error)
 	// Now returns the store's time, read from the store itself.
 	Now(ctx context.Context) (time.Time, error)
 }

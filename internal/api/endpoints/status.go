@@ -2,6 +2,8 @@ package endpoints
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/postrider/postrider"
@@ -20,7 +22,7 @@ func (s *Routes) registerStatusChanges(rt *rest.Router) {
 			}
 		}
 		if c.to == postrider.EndpointEnabled {
-			codes = append(codes, "unverified")
+			codes = append(codes, "unverified", "backfill_running")
 		}
 		rest.HandleBody(rt, rest.Route{
 			Name: c.verb + "-endpoint", Path: "POST /endpoints/{endpoint}/" + c.verb,
@@ -89,7 +91,7 @@ func (s *Routes) changeStatus(c statusChange) func(context.Context, *rest.Endpoi
 			if !slices.Contains(c.from, e.Status) {
 				return rest.Conflict("endpoint_"+string(e.Status), "the endpoint is "+string(e.Status))
 			}
-			if err := s.requireVerified(*e, c.to); err != nil {
+			if err := errors.Join(s.requireVerified(*e, c.to), s.requireHistory(ctx, *e, c.to)); err != nil {
 				return err
 			}
 			e.Status, e.StatusReason = c.to, body.Reason
@@ -100,4 +102,17 @@ func (s *Routes) changeStatus(c statusChange) func(context.Context, *rest.Endpoi
 			return rest.CheckText("reason", body.Reason, rest.MaxDescription)
 		}))
 	}
+}
+
+// requireHistory refuses to send to an ordered endpoint while a backfill makes its deliveries. New events
+// of a key must wait behind all of them.
+func (s *Routes) requireHistory(ctx context.Context, e postrider.Endpoint, to postrider.EndpointStatus) error {
+	if to != postrider.EndpointEnabled || e.Status == to || e.Policy.Order != postrider.OrderByKey {
+		return nil
+	}
+	jobs, err := s.Store.ReplayJobs(ctx, store.ReplayJobQuery{Account: e.Account, Backfills: e.ID, Paging: store.Paging{Limit: 1}})
+	if err == nil && len(jobs.Items) > 0 {
+		err = rest.Conflict("backfill_running", fmt.Sprintf("the backfill %s has not ended; wait until it has, or cancel it", jobs.Items[0].ID))
+	}
+	return err
 }

@@ -8,16 +8,21 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
+// backfills reports whether the job is a backfill of the endpoint that has not ended.
+func (j *replayJob) backfills(endpoint postrider.EndpointID) bool {
+	return j.Action == postrider.ActionBackfill && j.Filter.Endpoint == endpoint && !j.Status.Ended()
+}
+
 // backfillLocked makes the first delivery of an event to the endpoint of the job, or counts the reason
 // why it cannot. An ordered delivery takes the turn of its key from one with a higher sequence.
 func (s *Store) backfillLocked(job *replayJob, item store.ReplayItem, now time.Time) {
 	e, known := s.endpoints.get(item.Endpoint)
-	of, stored := s.events.get(item.Event)
+	of, kept := s.events.get(item.Event)
 	switch {
 	case !known || e.deleted():
 		job.Skipped.EndpointDeleted++
 		return
-	case !stored || of.Data == nil:
+	case !kept || of.Data == nil:
 		job.Skipped.BytesGone++
 		return
 	}

@@ -26,8 +26,7 @@ func (s *Store) PutReplayJob(_ context.Context, job postrider.ReplayJob) error {
 		return nil
 	}
 	for _, other := range s.replayJobs.rows {
-		if job.Action == postrider.ActionBackfill && other.Action == job.Action && other.Filter.Endpoint == job.Filter.Endpoint &&
-			!other.Status.Ended() {
+		if job.Action == postrider.ActionBackfill && other.backfills(job.Filter.Endpoint) {
 			return fmt.Errorf("put replay job %s: endpoint %s has a backfill: %w", job.ID, job.Filter.Endpoint, postrider.ErrConflict)
 		}
 	}
@@ -46,7 +45,8 @@ func (s *Store) ReplayJobs(_ context.Context, q store.ReplayJobQuery) (store.Pag
 		if !q.ID.IsZero() {
 			item.Made = job.tally()
 		}
-		return item, selects(q.Account, job.Filter.Account) && selects(q.Status, job.Status)
+		return item, selects(q.Account, job.Filter.Account) && selects(q.Status, job.Status) &&
+			(q.Backfills.IsZero() || job.backfills(q.Backfills))
 	})
 }
 

@@ -92,6 +92,9 @@ func (v Verbs) ReplayJobs(ctx context.Context, q store.ReplayJobQuery) (page sto
 	}
 	by(l, "id", q.ID)
 	by(l, "account", q.Account)
+	if !q.Backfills.IsZero() {
+		l.and("backfills = @backfills and ended_at is null", Args{"backfills": q.Backfills})
+	}
 	if q.Status != "" {
 		l.and("status = @status", Args{"status": q.Status})
 	}

@@ -90,7 +90,13 @@ func backfillsExclude(w *world) {
 	w.refuses(w.PutReplayJob(w.Context(), w.newBackfill(e)), postrider.ErrConflict)
 	w.ok(w.PutReplayJob(w.Context(), w.newBackfill(other)))
 	w.ok(w.PutReplayJob(w.Context(), w.newJob(e, postrider.Dead)))
+	page, err := w.ReplayJobs(w.Context(), store.ReplayJobQuery{Account: e.Account, Backfills: e.ID})
+	w.ok(err)
+	w.same("the backfill that has not ended", page.Items, []postrider.ReplayJob{w.readJob(first.ID)})
 	w.setJob(first.ID, postrider.ReplayCancelled)
+	page, err = w.ReplayJobs(w.Context(), store.ReplayJobQuery{Account: e.Account, Backfills: e.ID})
+	w.ok(err)
+	w.same("when it has", page.Items, []postrider.ReplayJob(nil))
 	w.ok(w.PutReplayJob(w.Context(), w.newBackfill(e)))
 }
 

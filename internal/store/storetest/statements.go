@@ -300,7 +300,8 @@ func (r *recorder) callReplays(ctx context.Context) {
 	doVerb(ctx, v.PutReplayJob, postrider.ReplayJob{ID: id, Action: postrider.ActionReplay, PerSecond: 1, CreatedAt: askedSpan.From})
 	r.verb = "ReplayJobs"
 	callVerb(ctx, v.ReplayJobs, store.ReplayJobQuery{}, store.ReplayJobQuery{ID: id}, store.ReplayJobQuery{Account: id},
-		store.ReplayJobQuery{ID: id, Account: id}, store.ReplayJobQuery{Account: id, Status: postrider.ReplayRunning})
+		store.ReplayJobQuery{ID: id, Account: id}, store.ReplayJobQuery{Account: id, Status: postrider.ReplayRunning},
+		store.ReplayJobQuery{Account: id, Backfills: id})
 	r.verb = "ClaimReplayJobs"
 	callVerb(ctx, v.ClaimReplayJobs, store.ClaimReplayJobs{Max: 10, Token: 1, Lease: time.Second})
 	r.verb = "Undelivered"

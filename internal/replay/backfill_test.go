@@ -87,10 +87,10 @@ func TestABackfillWaitsForAFanOut(t *testing.T) {
 	bubble(t, func(w *world) {
 		changes, err := w.Changes(t.Context(), 0, 10)
 		w.ok(err)
+		w.published(1, "order.created", "", false)
 		fanned := store.NewEvent{Event: postrider.Event{
 			ID: store.NewEventID(w.ids), Account: w.endpoint.Account, Type: "order.created", Data: []byte(`1`),
 		}, FanOutUpTo: w.endpoint.ID}
-		w.published(1, "order.created", "", false)
 		_, err = w.Publish(t.Context(), store.Publish{Version: changes.Version, Batches: []store.Batch{{fanned}}})
 		w.ok(err)
 		w.published(1, "order.created", "", false)

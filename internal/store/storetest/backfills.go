@@ -218,8 +218,8 @@ func backfillSkips(w *world) {
 	w.same("of a deleted endpoint", w.readJob(job.ID).Skipped, postrider.ReplaySkips{EndpointDeleted: 1})
 }
 
-// keyed publishes n events of the ordering key o without deliveries.
-func (w *world) keyed(account postrider.AccountID, n int) (ids []postrider.EventID) {
+// unsent publishes n events of the ordering key o without deliveries.
+func (w *world) unsent(account postrider.AccountID, n int) (ids []postrider.EventID) {
 	w.Helper()
 	var batch store.Batch
 	for range n {
@@ -234,7 +234,7 @@ func (w *world) keyed(account postrider.AccountID, n int) (ids []postrider.Event
 
 func backfillTakesTurn(w *world) {
 	e := w.endpoint()
-	old := w.keyed(e.Account, 3)
+	old := w.unsent(e.Account, 3)
 	live := w.publishOrdered(e, "o", postrider.PauseOnDead, 2)
 	free := w.publishOrdered(e, "p", postrider.PauseOnDead, 1)
 	_, made := w.backfill(e, postrider.PauseOnDead, old...)
@@ -244,7 +244,7 @@ func backfillTakesTurn(w *world) {
 
 func backfillBelowLeased(w *world) {
 	e := w.endpoint()
-	old := w.keyed(e.Account, 2)
+	old := w.unsent(e.Account, 2)
 	live := w.publishOrdered(e, "o", postrider.PauseOnDead, 2)
 	leased := w.claimExactly(e, live[0])[0]
 	_, made := w.backfill(e, postrider.PauseOnDead, old...)

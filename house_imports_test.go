@@ -291,7 +291,10 @@ var moreTestImports = []struct{ folder, allowed, why string }{
 	{"internal/store/postgres", "github.com/jackc/pgx/v5", "bends what is below the store"},
 	{"internal/store/sqlite", "modernc.org/sqlite modernc.org/libc", "bends what is below the store, and counts its steps"},
 	{"internal/live", "~/internal/store/postgres", "sends by the notifications of a real database"},
-	{"internal/api", "~/internal/expunge ~/internal/archive ~/internal/secrets", "asks a real runner, and reads a real archive"},
+	{
+		"internal/api", "~/internal/expunge ~/internal/archive ~/internal/secrets ~/internal/replay ~/internal/routing",
+		"asks real runners, and reads a real archive",
+	},
 	{"internal/expunge", "~/internal/archive ~/internal/secrets", "removes from a real archive"},
 	{"internal/notify", "~/internal/ingest ~/internal/routing ~/internal/schedule", "publishes through a real ingest"},
 	{"internal/inspect", "~/internal/webhook ~/internal/egress", "signs as production does"},
@@ -310,7 +313,7 @@ var moreTestImports = []struct{ folder, allowed, why string }{
 		"reads settings as the program does, and asks servers of mail, buckets and traces",
 	},
 	{
-		"internal/web", "~/client ~/internal/observe ~/internal/api ~/internal/live ~/internal/archive ~/internal/secrets",
+		"internal/web", "~/client ~/internal/observe ~/internal/api ~/internal/live ~/internal/archive ~/internal/secrets ~/internal/replay ~/internal/routing",
 		"shows what a real API answers, a real hub hands out and a real archive has",
 	},
 	{"release", "~/client ~/internal/config go.yaml.in/yaml/v3", "uses what it has built, and reads the files in deploy"},

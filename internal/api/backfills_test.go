@@ -118,10 +118,10 @@ func TestABackfillIsRefused(t *testing.T) {
 	acme, evil := w.tenant("acme"), w.tenant("evil")
 	route := "POST /endpoints/" + acme.endpoint + "/backfill"
 	for body, field := range map[string]string{
-		`{}`:                            "start_from",
-		`{"start_from": null}`:          "start_from",
-		`{"start_from": "yesterday"}`:   "start_from",
-		since(-time.Hour):               "start_from",
+		`{}`:                          "start_from",
+		`{"start_from": null}`:        "start_from",
+		`{"start_from": "yesterday"}`: "start_from",
+		since(-time.Hour):             "start_from",
 		strings.Replace(since(time.Hour), "20,", "5001,", 1): "per_second",
 	} {
 		for _, path := range []string{route, route + "/dry-run"} {

@@ -74,7 +74,9 @@ func (w *world) Notify(id postrider.EndpointID) {
 }
 
 // Wants implements [replay.Endpoints]: the endpoints want all events but those of one type.
-func (w *world) Wants(_ postrider.EndpointID, e *postrider.Event) bool { return e.Type != "order.ignored" }
+func (w *world) Wants(_ postrider.EndpointID, e *postrider.Event) bool {
+	return e.Type != "order.ignored"
+}
 
 // Refresh implements [replay.Endpoints].
 func (w *world) Refresh(context.Context) error { return nil }

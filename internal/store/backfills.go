@@ -12,9 +12,9 @@ type UndeliveredQuery struct {
 	Account  postrider.AccountID
 	Endpoint postrider.EndpointID
 	Job      postrider.ReplayID // the job that asks: it has made no delivery for the events
-	From     postrider.EventID // the first id
-	Before   postrider.EventID // the id after the last one
-	Limit    int               // how many events are looked at
+	From     postrider.EventID  // the first id
+	Before   postrider.EventID  // the id after the last one
+	Limit    int                // how many events are looked at
 }
 
 // Undelivered is one page of the answer to an [UndeliveredQuery].

@@ -26,7 +26,9 @@ func TestACustomerLetsASubscriptionStartInThePast(t *testing.T) {
 	w.as("customer", "GET "+page+"/start", nil).says(t, path+"?what=past")
 	const choice = "?what=past&from=2026-01-31T09:30&pace=50"
 	w.as("customer", "GET "+path+choice, nil).says(t,
-		"3 events have no delivery to this endpoint.", "Send them", "endpoints backfill --dry-run "+e.ID.String()+" --per-second 50 --start-from ")
+		"3 events have no delivery to this endpoint.", "Send them")
+	w.as("operator", "GET /dashboard/endpoints/"+e.ID.String()+"/missed"+choice, nil).says(t,
+		"endpoints backfill --dry-run "+e.ID.String()+" --per-second 50 --start-from 2026-01-31T09:30:00Z")
 	w.as("customer", "GET "+path+choice, nil, german).says(t, "3 Ereignisse haben keine Zustellung an diesen Endpunkt.")
 	w.as("customer", "GET "+path+"?what=missed&from=2026-01-31T09:30", nil).says(t, "Nothing was missed since then")
 	if got := w.as("customer", "GET "+path+"?what=past&from=2999-01-01T00:00", nil); got.status != http.StatusUnprocessableEntity ||

@@ -119,7 +119,7 @@ func viewReplay(j postrider.ReplayJob) apitypes.Replay {
 		ID: j.ID, Action: j.Action, Status: j.Status, Error: render.OrNull(j.Error), Account: render.OrNull(f.Account),
 		Endpoint: render.OrNull(f.Endpoint), Event: render.OrNull(f.Event), EventTypes: []string{},
 		Statuses: append([]postrider.Status{}, f.Statuses...),
-		Reason: render.OrNull(f.Reason), From: render.TimeOrNull(f.From), To: render.TimeOrNull(f.To), PerSecond: j.PerSecond,
+		Reason:   render.OrNull(f.Reason), From: render.TimeOrNull(f.From), To: render.TimeOrNull(f.To), PerSecond: j.PerSecond,
 		Note: render.OrNull(j.Note), CreatedBy: j.By, CreatedAt: render.Instant(j.CreatedAt), EndedAt: render.TimeOrNull(j.EndedAt),
 		Expected: viewCount(j.Expected, nil), Matched: j.Matched(), Handled: j.Handled, Skipped: apitypes.ReplaySkips(j.Skipped),
 	}

@@ -147,8 +147,10 @@ func TestInternalMetadataIsForThePlatformAlone(t *testing.T) {
 		"key":     func(route, body string) response { return w.do(w.bound(acme), route, body) },
 		"session": w.as(w.portalSession(acme).Caller()),
 	}
-	reads := []string{"GET /search?q=" + canary, "GET /search?q=" + event, "GET /search?q=k", "GET /events?account=acme&idempotency_key=k",
-		"GET /events/" + event + "/explain?endpoint=" + acme.endpoint}
+	reads := []string{
+		"GET /search?q=" + canary, "GET /search?q=" + event, "GET /search?q=k", "GET /events?account=acme&idempotency_key=k",
+		"GET /events/" + event + "/explain?endpoint=" + acme.endpoint,
+	}
 	var writes []string
 	seen := 0
 	for path, methods := range routes(t) {

@@ -279,7 +279,7 @@ func TestEventsThatAFilterLeftOutAreCounted(t *testing.T) {
 	inWinter(t, func(t *testing.T, noon time.Time) {
 		w := newWorld(t)
 		acme := w.tenant("acme")
-		path, at := "/endpoints/"+acme.endpoint, func(h time.Duration) time.Time { return noon.Add(h * time.Hour) }
+		path, at := "/endpoints/"+acme.endpoint, func(h int) time.Time { return noon.Add(time.Duration(h) * time.Hour) }
 		leftOut := func(what string, want apitypes.LeftOut, pairs ...string) {
 			t.Helper()
 			got := w.stats(path+"/stats", append(pairs, "left_out", "true")...).LeftOut
@@ -287,7 +287,7 @@ func TestEventsThatAFilterLeftOutAreCounted(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", what, diff)
 			}
 		}
-		hours := func(from, to time.Duration) []string {
+		hours := func(from, to int) []string {
 			return []string{"from", at(from).Format(time.RFC3339), "to", at(to).Format(time.RFC3339)}
 		}
 		time.Sleep(time.Until(at(1)))

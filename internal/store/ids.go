@@ -60,8 +60,8 @@ func NewEventID(s *IDs) postrider.EventID {
 
 // EventTime returns when the id of an event was made, to the microsecond.
 func EventTime(id postrider.EventID) time.Time {
-	fraction := time.Duration(binary.BigEndian.Uint16(id[6:]) & 0xfff) // see next
-	return id.Time().Add(fraction * time.Millisecond >> 12)
+	fraction := int64(binary.BigEndian.Uint16(id[6:]) & 0xfff) // see next
+	return id.Time().Add(time.Duration(fraction * 1e6 >> 12))
 }
 
 // OldestID is how much older than its delivery an id may be. The poll for new deliveries of other

@@ -43,13 +43,19 @@ func (p *Pattern) Explain(e *Event) Explanation {
 // for the pattern itself.
 type place struct{ path, root string }
 
+// of returns the path of a field of the clause at the place, and the field of the event that it is about.
+func (at place) of(f field) (path, root string) {
+	path, root = f.name, cmp.Or(at.root, f.name)
+	if at.path != "" {
+		path = join(at.path, f.name)
+	}
+	return path, root
+}
+
 // explain appends the conditions of the clause, which is at the place.
 func (c *clause) explain(to []Condition, v *value, at place) []Condition {
 	for _, f := range c.fields {
-		path, root := f.name, cmp.Or(at.root, f.name)
-		if at.path != "" {
-			path = join(at.path, f.name)
-		}
+		path, root := at.of(f)
 		found := v.field(f.name)
 		switch {
 		case f.leaf != nil:

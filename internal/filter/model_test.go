@@ -332,6 +332,9 @@ func agree(t *testing.T, p *filter.Pattern, pattern string, e *filter.Event) boo
 	if all := allHold(decoded(t, pattern).(map[string]any), "", holds); all != (matches || explained.Apart) {
 		t.Fatalf("%s\n%s: Matches %v, but the conditions say %v: %+v", pattern, e.Data, matches, all, explained)
 	}
+	if !matches && (p.Failed(e).Path == "") != explained.Apart {
+		t.Fatalf("%s\n%s: Failed %+v, Explain %+v", pattern, e.Data, p.Failed(e), explained)
+	}
 	return matches
 }
 

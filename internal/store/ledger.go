@@ -11,8 +11,8 @@ import (
 // Ledger lists the history, and stores the decisions that people make about it. Lists are newest
 // first, by id. With [Paging.OldestFirst], Events, Deliveries and DeadLetters are oldest first.
 type Ledger interface {
-	// Events lists events. Only an event found by ID has its Data; nil Data then means that the
-	// bytes were deleted.
+	// Events lists events. Only an event found by ID, and each event of a query for Whole events, has its
+	// Data; nil Data then means that the bytes were deleted.
 	Events(ctx context.Context, q EventQuery) (Page[postrider.Event], error)
 
 	// Deliveries lists deliveries of every status. An attempt that is under way is not counted, and
@@ -98,6 +98,8 @@ type EventQuery struct {
 	// needs the Account.
 	IdempotencyKey string
 	OrderingKey    string // needs the Account
+	// Whole events have their Data and what changed. A page of them may be large, so its Limit must not be.
+	Whole bool
 	Span
 	Paging
 }

@@ -19,7 +19,7 @@ func (s *Store) Events(_ context.Context, q store.EventQuery) (store.Page[postri
 	return list(&s.events, q.Paging, q.ID, func(e *event) (postrider.Event, bool) {
 		item := *e.Event
 		item.Data, item.About.Previous = bytes.Clone(e.Data), bytes.Clone(e.About.Previous)
-		if q.ID.IsZero() {
+		if q.ID.IsZero() && !q.Whole {
 			store.Shorten(&item)
 		}
 		owner, remembered := s.keyOwners[store.Key{Account: e.Account, Key: q.IdempotencyKey}]

@@ -11,14 +11,14 @@ import (
 )
 
 // eventsSQL lists events. The inner select has at most 10,000 events (see examined), and the
-// outer one filters by type. Only an event that is asked for by its id has its bytes, see [store.Shorten]. The event
+// outer one filters by type. Only an event that is asked for by its id or as a whole has its bytes, see [store.Shorten]. The event
 // of an idempotency key is found by idempotency_keys_pkey and events_pkey. The list walks one
 // index backwards: events_pkey by id and for all events, events_account by account, events_order
 // by ordering key.
 const eventsSQL = `
-	select e.id, e.account, e.type, case when @id::uuid is not null then e.data end, e.api_version, e.ordering_key,
+	select e.id, e.account, e.type, case when @whole then e.data end, e.api_version, e.ordering_key,
 		e.sequence, e.hops, e.max_attempts, coalesce(e.idempotency_key, ''),
-		case when @id::uuid is not null then e.about else substring(e.about for 16384) end, @type::text is null or e.type = @type as matches, e.n = 10000 as last
+		case when @whole then e.about else substring(e.about for 16384) end, @type::text is null or e.type = @type as matches, e.n = 10000 as last
 	from (
 		select e.*, row_number() over (order by e.id desc) as n
 		from events e
@@ -49,6 +49,7 @@ func (s *Store) Events(ctx context.Context, q store.EventQuery) (_ store.Page[po
 	args := pgx.NamedArgs{
 		"from": from, "before": before, "id": uuid(q.ID), "account": uuid(q.Account), "type": text(q.Type),
 		"key": text(q.IdempotencyKey), "ordering_key": text(q.OrderingKey), "limit": q.Size() + 1,
+		"whole": q.Whole || !q.ID.IsZero(),
 	}
 	rows, err := list(ctx, s, inOrder(query{eventsSQL, args}, q.Paging), scanEvent)
 	if err == nil && len(rows) == 0 && !q.ID.IsZero() {

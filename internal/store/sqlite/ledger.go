@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"strings"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
@@ -15,10 +16,13 @@ const eventsFilter = ` and id < @below and id >= @from
 	order by id desc limit @limit`
 
 // eventsSelect begins each statement that lists events. It does not read their bytes, see
-// [store.Shorten]; only eventSQL does.
+// [store.Shorten]; only eventSQL and the statements of wholeEvents do.
 const eventsSelect = `
 	select id, account, type, null, api_version, ordering_key, sequence, hops, max_attempts, idempotency_key, substr(about, 1, 16384), created_at
 	from events where `
+
+// wholeEvents makes a statement that begins with eventsSelect read the bytes of the events.
+var wholeEvents = strings.NewReplacer("null, api_version", "data, api_version", "substr(about, 1, 16384)", "about")
 
 // These statements walk the following indexes:
 //
@@ -79,6 +83,9 @@ func (s *Store) Events(ctx context.Context, q store.EventQuery) (_ store.Page[po
 		statement = eventsOfOrderSQL
 	case !q.Account.IsZero():
 		statement = eventsOfAccountSQL
+	}
+	if q.Whole {
+		statement, scan = wholeEvents.Replace(statement), scanEvent
 	}
 	args = append(args, sql.Named("id", blobOrNull(q.ID)), sql.Named("account", blobOrNull(q.Account)),
 		sql.Named("type", q.Type), sql.Named("key", q.IdempotencyKey), sql.Named("ordering_key", q.OrderingKey))

@@ -16,7 +16,7 @@ var ledger = []verb{
 		{"with OldestFirst they are listed oldest first, page by page", eventsOldestFirst},
 		{"an idempotency key selects the event that it stands for, while it is remembered", eventsOfKey},
 		{"each filter selects", eventsFilters},
-		{"only an event found by ID carries its data and what changed", eventsData},
+		{"only an event found by ID, or listed as a whole, carries its data and what changed", eventsData},
 		{"another account's are not listed", eventsForeign},
 		{"a cursor that no page gave is an InvalidError", eventsCursor},
 	}},
@@ -200,6 +200,9 @@ func eventsData(w *world) {
 	listed.Data, listed.About.Previous = nil, nil
 	w.same("the listed event", page.Items, []postrider.Event{listed})
 	w.same("the event by ID", w.stored(e.Event.ID), e.Event)
+	page, err = w.Events(w.Context(), store.EventQuery{Account: e.Event.Account, Whole: true})
+	w.ok(err)
+	w.same("the event as a whole", page.Items, []postrider.Event{e.Event})
 	e = w.event(w.account())
 	e.Event.TraceParent, e.Event.TraceState, e.Event.About = traced, tracedState, largest()
 	w.publish(store.Batch{e})

@@ -72,16 +72,21 @@ type Event struct {
 
 // EventExplanation says whether an endpoint wanted an event when it was published.
 type EventExplanation struct {
-	Event       postrider.EventID    `json:"event"`
-	Endpoint    postrider.EndpointID `json:"endpoint"`
-	Matches     bool                 `json:"matches" doc:"True: the event types, filter and changed of the endpoint selected the event."`
-	MatchesNow  bool                 `json:"matches_now" doc:"True: the present event types, filter and changed of the endpoint would select the event."`
-	Since       *Time                `json:"since" format:"date-time" doc:"Time since which the endpoint had the event types, filter and changed that are explained: those of the time of the event. Null: those of that time are not known, because it is before the endpoint was created, or was too long ago; then the present ones are explained."`
-	Until       *Time                `json:"until" format:"date-time" doc:"Time until which the endpoint had them. Null: it has them now."`
-	Deleted     bool                 `json:"deleted" doc:"True: the endpoint was deleted before the event was published, so it did not get the event."`
-	TypeMatches bool                 `json:"type_matches" doc:"True: one of the event types selects the type of the event."`
-	Filter      *FilterExplanation   `json:"filter,omitempty" doc:"Left out: the endpoint has no filter, or its filter cannot be read, so only the types decide."`
-	Changed     *ChangedExplanation  `json:"changed,omitempty" doc:"Left out: the endpoint has no changed, or its policy cannot be read, so it leaves out no event."`
+	Event      postrider.EventID    `json:"event"`
+	Endpoint   postrider.EndpointID `json:"endpoint"`
+	MatchesNow bool                 `json:"matches_now" doc:"True: the present event types, filter and changed of the endpoint would select the event."`
+	Since      *Time                `json:"since" format:"date-time" doc:"Time since which the endpoint had the event types, filter and changed that are explained: those of the time of the event. Null: those of that time are not known, because it is before the endpoint was created, or was too long ago; then the present ones are explained."`
+	Until      *Time                `json:"until" format:"date-time" doc:"Time until which the endpoint had them. Null: it has them now."`
+	Deleted    bool                 `json:"deleted" doc:"True: the endpoint was deleted before the event was published, so it did not get the event."`
+	Comparison
+}
+
+// Comparison says whether a subscription selects an event, and why.
+type Comparison struct {
+	Matches     bool                `json:"matches" doc:"True: the event types, the filter and changed select the event."`
+	TypeMatches bool                `json:"type_matches" doc:"True: one of the event types selects the type of the event."`
+	Filter      *FilterExplanation  `json:"filter,omitempty" doc:"Left out: there is no filter, or the stored filter cannot be read, so it leaves out no event."`
+	Changed     *ChangedExplanation `json:"changed,omitempty" doc:"Left out: there is no changed, or the stored policy cannot be read, so it leaves out no event."`
 }
 
 // ChangedExplanation says whether one of the changed paths of an endpoint has changed in an event.

@@ -110,6 +110,17 @@ func (c *Client) ExplainEvent(ctx context.Context, id postrider.EventID, endpoin
 	return get[apitypes.EventExplanation](ctx, c, "/events/"+id.String()+"/explain"+query(Paging{}, "endpoint", endpoint))
 }
 
+// TrySubscription compares an event with a subscription. Nothing is published.
+func (c *Client) TrySubscription(ctx context.Context, d apitypes.DryRun) (apitypes.Comparison, error) {
+	return post[apitypes.Comparison](ctx, c, "/events/dry-run", d)
+}
+
+// WhatIf compares the stored events of an endpoint's account with a change of its subscription. The
+// result may have a cursor with which the same call goes on.
+func (c *Client) WhatIf(ctx context.Context, id postrider.EndpointID, w apitypes.WhatIf) (apitypes.WhatIfResult, error) {
+	return post[apitypes.WhatIfResult](ctx, c, "/endpoints/"+id.String()+"/what-if", w)
+}
+
 // EventAttempts lists the attempts of all of an event's deliveries.
 func (c *Client) EventAttempts(ctx context.Context, id postrider.EventID, p Paging) (apitypes.Page[apitypes.Attempt], error) {
 	return get[apitypes.Page[apitypes.Attempt]](ctx, c, "/events/"+id.String()+"/attempts"+query(p))

@@ -251,8 +251,12 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	"publish-events": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.PublishBatch(x, []apitypes.EventCreate{full[apitypes.EventCreate]()}))
 	},
-	"get-event":             func(x ctx, c *client.Client) (any, error) { return answered(c.Event(x, evt)) },
-	"explain-event":         func(x ctx, c *client.Client) (any, error) { return answered(c.ExplainEvent(x, evt, "acme-1")) },
+	"get-event":     func(x ctx, c *client.Client) (any, error) { return answered(c.Event(x, evt)) },
+	"explain-event": func(x ctx, c *client.Client) (any, error) { return answered(c.ExplainEvent(x, evt, "acme-1")) },
+	"try-subscription": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.TrySubscription(x, full[apitypes.DryRun]()))
+	},
+	"what-if":               func(x ctx, c *client.Client) (any, error) { return answered(c.WhatIf(x, ep, full[apitypes.WhatIf]())) },
 	"list-event-attempts":   func(x ctx, c *client.Client) (any, error) { return answered(c.EventAttempts(x, evt, pg)) },
 	"list-event-deliveries": func(x ctx, c *client.Client) (any, error) { return answered(c.EventDeliveries(x, evt, pg)) },
 	"replay-event": func(x ctx, c *client.Client) (any, error) {

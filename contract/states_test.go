@@ -194,6 +194,12 @@ func (c *caller) driveOptions() {
 	c.want(200, "PATCH /endpoints/"+id, object{"filter": object{"data": []any{2, object{"exists": false}}, "subject": []any{"x"}}})
 	c.want(200, "PATCH /endpoints/"+id, object{"changed": []string{"$.a"}})
 	c.want(200, explain+id, nil)
+	c.want(200, "POST /endpoints/"+id+"/what-if", object{"filter": nil, "changed": []string{"$.a"}, "last": 5})
+	c.want(202, "POST /events", object{"account": "acme", "type": "options", "data": object{"a": []object{{"b": 1}, {"c": 1}}}})
+	apart := object{"a": object{"b": []int{1}}, "$or": []object{{"a": object{"c": []int{1}}}, {"d": []int{1}}}}
+	c.want(200, "POST /endpoints/"+id+"/what-if", object{"filter": object{"data": apart}, "from": "2020-01-01T00:00:00Z"})
+	c.want(200, "POST /endpoints/"+id+"/what-if", object{"to": "2020-01-01T00:00:00Z"})
+	c.want(200, "POST /events/dry-run", object{"filter": object{"data": []any{1}}, "event": object{"type": "a", "data": 1}})
 	for _, scheme := range []string{"github", "github-sha1", "shopify", "plain"} {
 		c.want(200, "PATCH /endpoints/"+id, object{"signature": object{"schemes": []any{object{"scheme": scheme, "header": "X-Signature", "prefix": "p="}}}})
 	}

@@ -22,6 +22,8 @@ type endpointsCmd struct {
 	Put     endpointsPutCmd     `cmd:"" help:"Make an endpoint, or replace it. Options without a flag get their default; its secrets stay."`
 	Verify  endpointsVerifyCmd  `cmd:"" help:"Ask the receiver whether it wants events. Deliveries that waited for its consent are sent."`
 	Test    endpointsTestCmd    `cmd:"" help:"Send a test event to this endpoint only."`
+	Try     endpointsTryCmd     `cmd:"" help:"Say whether a subscription would select an event that is not published."`
+	WhatIf  endpointsWhatIfCmd  `cmd:"" help:"Say which stored events the endpoint would have got with another subscription."`
 	Pause   endpointsPauseCmd   `cmd:"" help:"Stop sending until the endpoint is resumed. All deliveries wait."`
 	Resume  endpointsResumeCmd  `cmd:"" help:"Send to a paused endpoint again."`
 	Enable  endpointsEnableCmd  `cmd:"" help:"Send to a disabled endpoint again."`

@@ -134,16 +134,24 @@ var conditionTable = tableOf[apitypes.FilterCondition]{
 	},
 }
 
-// printExplanation prints the result as a sentence, whose subscription it is about and what changed as
-// others, and the conditions of the filter as a table.
+// printExplanation prints the explanation as printComparison does, with whose subscription it is about.
 func printExplanation(t terminal, asJSON bool, x apitypes.EventExplanation) error {
 	if asJSON {
 		return printJSON(t.out, x)
 	}
+	note := revisionText(x) + "\n"
+	if x.Deleted {
+		_, err := fmt.Fprintf(t.out, "%s did not get the event: it was deleted before\n%s", x.Endpoint, note)
+		return err
+	}
+	return printComparison(t, x.Endpoint.String(), note, x.Comparison)
+}
+
+// printComparison prints the result as a sentence about who was compared, then the note, what changed as
+// another sentence, and the conditions of the filter as a table.
+func printComparison(t terminal, who, note string, x apitypes.Comparison) error {
 	text := "wants the event"
 	switch {
-	case x.Deleted:
-		text = "did not get the event: it was deleted before"
 	case !x.TypeMatches:
 		text = "does not want the event: none of its event types selects it"
 	case x.Filter != nil && x.Filter.Apart:
@@ -153,11 +161,10 @@ func printExplanation(t terminal, asJSON bool, x apitypes.EventExplanation) erro
 	case !x.Matches:
 		text = "does not want the event: its option changed does not hold"
 	}
-	_, err := fmt.Fprintf(t.out, "%s %s\n%s\n%s", x.Endpoint, text, revisionText(x), changedText(x.Changed))
-	if err != nil || x.Filter == nil {
+	if _, err := fmt.Fprintf(t.out, "%s %s\n%s%s", who, text, note, changedText(x.Changed)); err != nil || x.Filter == nil {
 		return err
 	}
-	return conditionTable.all(t, asJSON, x.Filter.Conditions)
+	return conditionTable.all(t, false, x.Filter.Conditions)
 }
 
 // revisionText says when the endpoint had the subscription that is explained.

@@ -130,6 +130,8 @@ var commandOf = map[string]string{
 	"get-event":             "events get",
 	"list-event-deliveries": "events deliveries",
 	"explain-event":         "events explain",
+	"try-subscription":      "endpoints try",
+	"what-if":               "endpoints what-if",
 	"list-event-attempts":   "events attempts",
 	"replay-event":          "events replay",
 }

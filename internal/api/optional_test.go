@@ -25,13 +25,14 @@ type operation struct {
 // property is the part of a field that a test reads.
 type property struct {
 	Type  any              `json:"type"`
+	Ref   string           `json:"$ref"`
 	AnyOf []map[string]any `json:"anyOf"`
 }
 
 // takesNull reports whether the field can be null.
 func (p property) takesNull() bool {
 	types, _ := p.Type.([]any)
-	return slices.Contains(types, any("null")) || p.Type == nil && p.AnyOf == nil ||
+	return slices.Contains(types, any("null")) || p.Type == nil && p.AnyOf == nil && p.Ref == "" ||
 		slices.ContainsFunc(p.AnyOf, func(form map[string]any) bool { return form["type"] == "null" })
 }
 

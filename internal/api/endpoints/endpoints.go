@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -382,16 +381,8 @@ func checkInspector(e postrider.Endpoint) error {
 
 // checkEndpoint returns all faults of an endpoint's fields, except those of its URL and its policy.
 func checkEndpoint(e postrider.Endpoint) error {
-	faults := []error{
-		rest.CheckUID(e.UID), rest.CheckText("description", e.Description, rest.MaxDescription), e.Metadata.Check("metadata"),
-	}
-	if n := len(e.EventTypes); n < 1 || n > rest.MaxPatterns {
-		faults = append(faults, rest.WrongCount("event_types", 1, rest.MaxPatterns, "patterns"))
-	}
-	for i, p := range e.EventTypes[:min(len(e.EventTypes), rest.MaxPatterns)] {
-		faults = append(faults, p.Check(fmt.Sprintf("event_types[%d]", i)))
-	}
-	return errors.Join(faults...)
+	return errors.Join(rest.CheckUID(e.UID), rest.CheckText("description", e.Description, rest.MaxDescription), e.Metadata.Check("metadata"),
+		rest.CheckPatterns(e.EventTypes))
 }
 
 // checkTokenURL validates and normalizes the URL of the OAuth 2.0 token server. This URL must

@@ -18,6 +18,8 @@ import (
 type Store interface {
 	// Events is the method of store.Ledger.
 	Events(ctx context.Context, q store.EventQuery) (store.Page[postrider.Event], error)
+	// Deliveries is the method of store.Ledger.
+	Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Page[postrider.Delivery], error)
 	// Subscription is the method of store.Directory.
 	Subscription(ctx context.Context, q store.SubscriptionQuery) (postrider.SubscriptionRevision, error)
 }
@@ -42,6 +44,11 @@ type Routes struct {
 	// in bytes.
 	MaxData  int
 	MaxBatch int64
+
+	// read reads a page of many; see [rest.Router.Read].
+	read func(ctx context.Context, part func(ctx context.Context) error) error
+	// running are the comparisons with stored events that are under way.
+	running running
 }
 
 // Register registers the routes that read and publish events.
@@ -65,6 +72,7 @@ func (s *Routes) Register(rt *rest.Router) {
 		Scope: read,
 	}, s.explainEvent)
 	s.registerPublishing(rt)
+	s.registerTries(rt)
 }
 
 // viewFor returns the function that turns events into the form of a response. If the caller is bound to

@@ -43,51 +43,21 @@ func (s *Routes) explainEvent(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	x := explaining{event: &event, compared: filter.Of(&event), caller: rest.InfoOf(ctx).Caller}
-	view, err := x.explain(then.Subscription)
-	if err != nil {
+	wanted, errThen := subscriptionOf(then.Subscription, rest.InfoOf(ctx).Caller)
+	wants, errNow := subscriptionOf(now, rest.InfoOf(ctx).Caller)
+	if err := errors.Join(errThen, errNow); err != nil {
 		return nil, err
 	}
-	present, err := x.explain(now)
-	if err != nil {
-		return nil, err
+	if event.Data == nil && (wanted.asksData() || wants.asksData()) {
+		return nil, postrider.ErrGone
 	}
-	deleted := to.Status == postrider.EndpointDeleted
-	view.Event, view.Endpoint, view.MatchesNow = event.ID, to.ID, present.Matches && !deleted
-	view.Since, view.Until = render.TimeOrNull(then.Since), render.TimeOrNull(then.Until)
-	view.Deleted = deleted && !at.Before(to.StatusSince)
+	compared, deleted := filter.Of(&event), to.Status == postrider.EndpointDeleted
+	view := apitypes.EventExplanation{
+		Event: event.ID, Endpoint: to.ID, Comparison: wanted.explain(compared), MatchesNow: wants.reasonOf(compared) == reason{} && !deleted,
+		Since: render.TimeOrNull(then.Since), Until: render.TimeOrNull(then.Until), Deleted: deleted && !at.Before(to.StatusSince),
+	}
 	view.Matches = view.Matches && !view.Deleted
 	return rest.Respond(view), nil
-}
-
-// explaining compares an event with subscriptions of an endpoint.
-type explaining struct {
-	event    *postrider.Event
-	compared *filter.Event
-	caller   *postrider.Caller
-}
-
-// explain says whether the subscription selects the event, and why.
-func (x explaining) explain(s postrider.Subscription) (view apitypes.EventExplanation, err error) {
-	if x.event.Data == nil && (s.Filter != "" || len(s.Changed) > 0) {
-		return view, postrider.ErrGone
-	}
-	view.TypeMatches = postrider.Endpoint{EventTypes: s.EventTypes}.Subscribes(x.event.Type)
-	view.Matches = view.TypeMatches
-	if s.Filter != "" {
-		pattern, err := filter.Parse([]byte(s.Filter))
-		if err != nil {
-			return view, err
-		}
-		explained := pattern.Explain(x.compared)
-		view.Matches = view.Matches && explained.Matches
-		view.Filter = viewFilter(explained, x.caller)
-	}
-	if len(s.Changed) > 0 {
-		view.Changed = explainChanged(s.Changed, x.compared)
-		view.Matches = view.Matches && view.Changed.Matches
-	}
-	return view, nil
 }
 
 // explainChanged says which of the paths have changed in the event.

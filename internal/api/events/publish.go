@@ -285,15 +285,21 @@ func (s *Routes) event(ctx context.Context, b *apitypes.EventCreate) (postrider.
 	if b.MaxAttempts != nil {
 		e.MaxAttempts = cmp.Or(*b.MaxAttempts, -1)
 	}
+	err = errors.Join(err, s.check(ctx, &e))
+	return e, err
+}
+
+// check returns all faults of an event of a request. It removes a Previous that is null.
+func (s *Routes) check(ctx context.Context, e *postrider.Event) error {
 	if string(e.About.Previous) == "null" {
 		e.About.Previous = nil
 	}
-	err = errors.Join(err, e.Check(s.MaxData))
+	err := e.Check(s.MaxData)
 	if len(e.About.Internal) > 0 && !rest.InfoOf(ctx).Caller.Account.IsZero() {
 		err = errors.Join(err, rest.Invalid("internal", postrider.FaultNotAllowed, "must be left out by callers that are bound to an account"))
 	}
 	if e.Size() > s.MaxData {
 		err = errors.Join(rest.ErrTooLarge, err)
 	}
-	return e, err
+	return err
 }

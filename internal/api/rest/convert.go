@@ -1,6 +1,8 @@
 package rest
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -58,4 +60,16 @@ func Patterns(texts []string) []postrider.Pattern {
 		list = append(list, postrider.Pattern(text))
 	}
 	return list
+}
+
+// CheckPatterns returns the faults of the field event_types of a request.
+func CheckPatterns(list []postrider.Pattern) error {
+	var faults []error
+	if n := len(list); n < 1 || n > MaxPatterns {
+		faults = append(faults, WrongCount("event_types", 1, MaxPatterns, "patterns"))
+	}
+	for i, p := range list[:min(len(list), MaxPatterns)] {
+		faults = append(faults, p.Check(fmt.Sprintf("event_types[%d]", i)))
+	}
+	return errors.Join(faults...)
 }

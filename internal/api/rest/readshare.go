@@ -10,6 +10,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/observe"
+	"github.com/postrider/postrider/internal/store"
 )
 
 const (
@@ -207,6 +208,22 @@ func (s *readShares) drop(account postrider.AccountID) {
 // use the turn of the page. The error matches postrider.ErrTooManyReads if the wait took too long.
 func (h *Handler) Share(ctx context.Context, caller postrider.Caller) (context.Context, func(), error) {
 	return h.routes.reads.enter(ctx, caller.Account)
+}
+
+// Read runs a part of the handler of a route with Pages, as a read of the caller: it waits for a turn of
+// the account, and the store uses the connections of readers. Between the parts others have their turns.
+func (rt *Router) Read(ctx context.Context, part func(ctx context.Context) error) error {
+	ctx, giveBack, err := rt.reads.enter(ctx, InfoOf(ctx).Caller.Account)
+	if err != nil {
+		return err
+	}
+	defer giveBack()
+	return part(store.ForReader(ctx))
+}
+
+// TooManyReads returns the refusal of a read that others of its kind are in the way of.
+func TooManyReads(detail string) error {
+	return &Error{Class: postrider.ErrTooManyReads, Detail: detail, after: readAgain}
 }
 
 // onlyReads reports whether the route changes nothing.

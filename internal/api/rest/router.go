@@ -30,7 +30,7 @@ const (
 	// publish routes have other limits.
 	manageBody = 256 << 10
 
-	// listTime is the smallest time limit of a GET. Lists may take longer than other requests,
+	// listTime is the smallest time limit of a GET, and of a route with Pages. Lists may take longer than other requests,
 	// because no publisher waits for them.
 	listTime = 30 * time.Second
 )
@@ -98,6 +98,9 @@ type Route struct {
 	SearchesData bool
 	// Reads is true for a POST that changes nothing: its requests are not audited.
 	Reads bool
+	// Pages is true for a POST with Reads whose handler reads many pages, each by [Router.Read]. It may
+	// take as long as a list.
+	Pages bool
 	// Metadata is true for a list whose handler calls [MetadataFilter].
 	Metadata bool
 	// Conditional is true for an operation whose handler calls [IfMatch].
@@ -333,7 +336,7 @@ func (s *server) middleware(r Route) func(huma.Context, func(huma.Context)) {
 		}
 		ctx, cancel := s.inTime(hctx.Context(), a, r)
 		defer cancel()
-		if r.onlyReads() {
+		if r.onlyReads() && !r.Pages {
 			var err error
 			if ctx, err = s.reading(ctx, a, a.info.Caller.Account); err != nil {
 				a.refuse(err)
@@ -370,7 +373,7 @@ func (s *server) inTime(ctx context.Context, a *responseWriter, r Route) (contex
 // responseTime returns the time limit of the response. It does not include the time for the body.
 func (s *server) responseTime(r Route) time.Duration {
 	within := s.opts.AnswerTime + r.ReceiverTime
-	if strings.HasPrefix(r.Path, http.MethodGet) {
+	if strings.HasPrefix(r.Path, http.MethodGet) || r.Pages {
 		within = max(within, listTime)
 	}
 	return within

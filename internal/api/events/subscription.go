@@ -1,0 +1,112 @@
+package events
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/rest"
+	"github.com/postrider/postrider/internal/filter"
+)
+
+// subscription has what says which events an endpoint gets, ready to be compared with events. Package
+// routing decides by the same.
+type subscription struct {
+	types   []postrider.Pattern // empty: all
+	filter  *filter.Pattern     // nil: none
+	changed []string            // empty: events need not say what changed
+	caller  *postrider.Caller   // for whom events are compared
+}
+
+// subscriptionOf parses the subscription of an endpoint.
+func subscriptionOf(of postrider.Subscription, caller *postrider.Caller) (s subscription, err error) {
+	s = subscription{types: of.EventTypes, changed: of.Changed, caller: caller}
+	if of.Filter != "" {
+		s.filter, err = filter.Parse([]byte(of.Filter))
+	}
+	return s, err
+}
+
+// asksData reports whether more than the type of an event decides.
+func (s *subscription) asksData() bool { return s.filter != nil || len(s.changed) > 0 }
+
+// change sets the fields that the request has. It returns all their faults, which are those of a change
+// of the endpoint.
+func (s *subscription) change(to apitypes.Subscription) error {
+	var faults []error
+	if to.EventTypes != nil {
+		s.types = rest.Patterns(to.EventTypes)
+		faults = append(faults, rest.CheckPatterns(s.types))
+	}
+	if text, ok := to.Filter.Get(); ok {
+		var without []string // the field internal is for the operator
+		if !s.caller.Account.IsZero() {
+			without = []string{"internal"}
+		}
+		pattern, err := filter.Parse(text, without...)
+		s.filter, faults = pattern, append(faults, err)
+	} else if to.Filter.IsNull() {
+		s.filter = nil
+	}
+	rest.Set(&s.changed, to.Changed, nil)
+	policy := postrider.DefaultPolicy()
+	policy.Changed = s.changed
+	return errors.Join(append(faults, policy.Check())...)
+}
+
+// selects reports whether one of the event types selects the type of the event.
+func (s *subscription) selects(e *filter.Event) bool {
+	return len(s.types) == 0 || slices.ContainsFunc(s.types, func(p postrider.Pattern) bool { return p.Matches(e.Type) })
+}
+
+// hasChanged reports whether one of the changed paths has changed in the event.
+func (s *subscription) hasChanged(e *filter.Event) bool {
+	return len(s.changed) == 0 || slices.ContainsFunc(s.changed, e.Changed)
+}
+
+// explain compares the event with each part of the subscription.
+func (s *subscription) explain(e *filter.Event) apitypes.Comparison {
+	view := apitypes.Comparison{TypeMatches: s.selects(e)}
+	view.Matches = view.TypeMatches && s.hasChanged(e)
+	if s.filter != nil {
+		explained := s.filter.Explain(e)
+		view.Matches = view.Matches && explained.Matches
+		view.Filter = viewFilter(explained, s.caller)
+	}
+	if len(s.changed) > 0 {
+		view.Changed = explainChanged(s.changed, e)
+	}
+	return view
+}
+
+// reason is why a subscription does not select an event: the fields of an [apitypes.WhatIfReason]. The
+// zero reason: it does.
+type reason struct{ reason, path, condition string }
+
+// reasonOf compares the event with the parts of the subscription, up to the first that does not select
+// it. It costs less than explain.
+func (s *subscription) reasonOf(e *filter.Event) reason {
+	switch {
+	case !s.selects(e):
+		return reason{reason: "type"}
+	case s.filter != nil && !s.filter.Matches(e):
+		failed := s.filter.Failed(e)
+		switch {
+		case failed.Path == "":
+			return reason{reason: "apart"}
+		case failed.Root == "internal" && !s.caller.Account.IsZero():
+			return reason{reason: "filter"}
+		}
+		return reason{"filter", failed.Path, failed.JSON}
+	case !s.hasChanged(e):
+		return reason{reason: "changed"}
+	}
+	return reason{}
+}
+
+// view returns the reason, for this many events, in the form of a response.
+func (r reason) view(events int) apitypes.WhatIfReason {
+	return apitypes.WhatIfReason{Reason: r.reason, Path: r.path, Condition: json.RawMessage(r.condition), Events: events}
+}

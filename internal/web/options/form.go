@@ -109,7 +109,7 @@ func showOption(v *page.Visit, o option, e apitypes.Endpoint) shownOption {
 	for i, in := range o.inputs {
 		s := shownInput{input: in, Name: o.field(i), Value: values[i], Was: values[i], For: o.choicesOf(in.Part)}
 		if sent(i) {
-			s.Value, s.Was = typed(v, s), v.Posted.Get("was."+s.Name)
+			s.Value, s.Was = typed(v, s), strings.ReplaceAll(v.Posted.Get("was."+s.Name), "\r\n", "\n")
 		}
 		shown.Inputs = append(shown.Inputs, s)
 	}

@@ -49,6 +49,10 @@ var states = []state{
 		want: []string{"For a whole attempt", `value="10s"`},
 	},
 	{
+		name: "a subscription to try", path: "/endpoints/{endpoint}/try", people: "operator customer viewer", prepare: (*world).hostileEndpoint,
+		want: []string{"Of one event, 1 would be sent.", "One delivery waits. It is not touched."},
+	},
+	{
 		name: "secrets", path: "/endpoints/{endpoint}/secrets", people: "operator customer viewer", prepare: (*world).hostileEndpoint,
 		want: []string{"Signing secrets"},
 	},

@@ -35,6 +35,8 @@ func Feature(created func(*page.Visit, apitypes.Endpoint) error) page.Feature {
 			"GET /endpoints/{endpoint}/options":       page.OfEndpoint(showOptions),
 			"POST /endpoints/{endpoint}/options":      page.OfEndpoint(changeOptions),
 			"POST /endpoints/{endpoint}/options/undo": page.OfEndpoint(undoOptions),
+			"GET /endpoints/{endpoint}/try":           page.OfEndpoint(showTry),
+			"POST /endpoints/{endpoint}/try":          page.OfEndpoint(showTry),
 		},
 	}
 }

@@ -20,7 +20,7 @@ type orderedKey struct {
 // keyQueue has the pending ordered deliveries of one endpoint and ordering key. The first of them
 // is the head. Only the head is ever in a lane, where it is due; while the key is paused, no
 // delivery of the key is. A head that is due stays the head when a replay job inserts lower
-// sequences.
+// sequences; in a backfill, only if it is leased.
 type keyQueue struct {
 	positions []*delivery // sorted by sequence
 	pausedBy  *delivery   // the dead letter that pauses the key; nil if there is none

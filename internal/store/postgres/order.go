@@ -19,7 +19,7 @@ import (
 // tests the order, and deliveries without an order do not pay for it.
 //
 // A replay job adds rows with lower sequences. If the head is due then, it stays the head until
-// it ends, and the lowest row follows.
+// it ends, and the lowest row follows. In a backfill only a leased head stays; see deferHeadsSQL.
 //
 // Example: a key has the sequences 4, 5 and 6. Row 4 is the head; it is due or leased. When it is
 // delivered, 5 gets due_at = now in the same transaction. If instead it becomes a dead letter and

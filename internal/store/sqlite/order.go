@@ -26,7 +26,7 @@ const (
 // the head ends, advance makes the next row due in the same transaction. If the head became a
 // dead letter and its endpoint asks for that, advance pauses the key instead. A replay job adds
 // rows with lower sequences. If the head is due then, it stays the head until it ends, and the
-// lowest row follows.
+// lowest row follows. In a backfill only a leased head stays; see deferHeadSQL.
 //
 // This needs no lock. All changes of the queue run in the one writer, one job after the other, so
 // nobody can see a key between two states. (In PostgreSQL this needs a lock for each key; see

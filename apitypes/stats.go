@@ -12,7 +12,7 @@ type Stats struct {
 	Total   StatsNumbers `json:"total" doc:"Numbers of the whole range."`
 	Points  []StatsPoint `json:"points" nullable:"false" doc:"A point for each step in which something happened, oldest first. A step that is missing has only zeros."`
 	Now     StatsNow     `json:"now" doc:"How things stand now, for all event types."`
-	LeftOut *LeftOut     `json:"left_out" doc:"Events that the filter or changed of the endpoint left out. Null: left_out was not asked for."`
+	LeftOut *LeftOut     `json:"left_out,omitempty" doc:"Events that the filter or changed of the endpoint left out. Left out: left_out was not asked for."`
 }
 
 // LeftOut counts the events of an endpoint's types that its filter or changed left out.

@@ -182,15 +182,15 @@ func (c *Client) AccountStats(ctx context.Context, account string, q StatsQuery)
 
 // EndpointStats returns the statistics of an endpoint.
 func (c *Client) EndpointStats(ctx context.Context, id postrider.EndpointID, q StatsQuery) (apitypes.Stats, error) {
-	return get[apitypes.Stats](ctx, c, "/endpoints/"+id.String()+"/stats"+q.query())
-}
-
-func (q StatsQuery) query() string {
 	leftOut := ""
 	if q.LeftOut {
 		leftOut = "true"
 	}
-	return query(Paging{}, "from", instant(q.From), "to", instant(q.To), "step", q.Step, "type", q.Type, "tz", q.TZ, "left_out", leftOut)
+	return get[apitypes.Stats](ctx, c, "/endpoints/"+id.String()+"/stats"+q.query("left_out", leftOut))
+}
+
+func (q StatsQuery) query(more ...string) string {
+	return query(Paging{}, append(more, "from", instant(q.From), "to", instant(q.To), "step", q.Step, "type", q.Type, "tz", q.TZ)...)
 }
 
 // Circuit returns an endpoint's circuit.

@@ -200,10 +200,14 @@ func (c *caller) driveOptions() {
 	c.want(200, "POST /endpoints/"+id+"/what-if", object{"filter": object{"data": apart}, "from": "2020-01-01T00:00:00Z"})
 	c.want(200, "POST /endpoints/"+id+"/what-if", object{"to": "2020-01-01T00:00:00Z"})
 	c.want(200, "POST /events/dry-run", object{"filter": object{"data": []any{1}}, "event": object{"type": "a", "data": 1}})
+	later := c.want(202, "POST /events", object{"account": "acme", "type": "options", "data": 1})
+	c.want(200, "GET /events/"+later.id("id")+"/explain?endpoint="+id, nil)
+	c.want(200, "GET /endpoints/"+id+"/stats?left_out=true", nil)
 	for _, scheme := range []string{"github", "github-sha1", "shopify", "plain"} {
 		c.want(200, "PATCH /endpoints/"+id, object{"signature": object{"schemes": []any{object{"scheme": scheme, "header": "X-Signature", "prefix": "p="}}}})
 	}
 	other := c.endpoint("options", "/status/200", object{"uid": "other"})
+	c.want(200, explain+other, nil)
 	c.want(409, "PATCH /endpoints/"+id, object{"uid": "other"})
 	c.want(200, "GET /endpoints?account=acme&uid=other", nil)
 	c.paged("GET /endpoints?limit=1")

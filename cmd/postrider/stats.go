@@ -27,6 +27,9 @@ type statsCmd struct {
 
 // Run shows the numbers.
 func (c *statsCmd) Run(ctx context.Context, t terminal) error {
+	if c.LeftOut && c.Endpoint.IsZero() {
+		return misused("--left-out needs --endpoint")
+	}
 	return ask(t, c.target, printStats, func(api *client.Client) (apitypes.Stats, error) {
 		q := client.StatsQuery{From: c.From.Time, To: c.To.Time, Step: c.Step, Type: c.Type, TZ: c.TZ, LeftOut: c.LeftOut}
 		switch {

@@ -67,8 +67,6 @@ type Query struct {
 	Step string    `query:"step" enum:"minute,hour,day" default:"hour" doc:"Length of the steps. Minutes are kept for 2 days, hours for 90 days, days for 2 years."`
 	Type string    `query:"type" doc:"Only this event type. Of an endpoint 100 types are counted apart, of an account 1000; all others together have the type other. Default: all types."`
 	TZ   string    `query:"tz" doc:"With days: the time zone of the days, by its IANA name, such as Europe/Berlin. They are made of hours, which are kept for 90 days. Default: UTC."`
-
-	LeftOut bool `query:"left_out" doc:"Of an endpoint: also count the events that its filter or changed left out. This reads events, so it takes longer."`
 }
 
 func (s *Routes) getStats(ctx context.Context, in *Query) (*rest.Reply[apitypes.Stats], error) {
@@ -92,16 +90,15 @@ func (s *Routes) getAccountStats(ctx context.Context, in *struct {
 func (s *Routes) getEndpointStats(ctx context.Context, in *struct {
 	rest.EndpointPath
 	Query
+	LeftOut bool `query:"left_out" doc:"Also count the events that the filter or changed of the endpoint left out. This reads events, so it takes longer."`
 },
 ) (*rest.Reply[apitypes.Stats], error) {
 	e, err := s.Names.Endpoint(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}
-	leftOut := in.LeftOut
-	in.LeftOut = false
 	reply, err := s.statsOf(ctx, store.BacklogQuery{Account: e.Account, Endpoint: e.ID}, in.Query)
-	if err != nil || !leftOut {
+	if err != nil || !in.LeftOut {
 		return reply, err
 	}
 	reply.Body.LeftOut, err = s.leftOut(ctx, e, store.Span{From: reply.Body.From.Time, To: reply.Body.To.Time}, in.Type)
@@ -110,9 +107,6 @@ func (s *Routes) getEndpointStats(ctx context.Context, in *struct {
 
 // statsOf returns the statistics of an endpoint, of an account, or of everything.
 func (s *Routes) statsOf(ctx context.Context, scope store.BacklogQuery, in Query) (*rest.Reply[apitypes.Stats], error) {
-	if in.LeftOut {
-		return nil, rest.Invalid("left_out", postrider.FaultNotAllowed, "is for the numbers of an endpoint")
-	}
 	now, err := s.Store.Now(ctx)
 	if err != nil {
 		return nil, err

@@ -60,17 +60,22 @@ func (a *About) Check() error {
 	var f faults
 	f.text("subject", a.Subject)
 	f.short("subject", a.Subject, MaxSubject)
-	f.list("channels", a.Channels, MaxChannels, func(field, channel string) {
-		f.add(channel == "", field, FaultRequired, "must not be empty")
-		f.text(field, channel)
-		f.short(field, channel, MaxChannel)
-	})
+	f.channels(a.Channels)
 	f.join(Metadata(a.Metadata).Check("metadata"))
 	f.join(Metadata(a.Internal).Check("internal"))
 	f.add(len(a.Previous) > 0 && a.Previous[0] != '{', "previous", FaultMalformed, "must be an object")
 	f.paths("changed_paths", a.ChangedPaths, MaxChangedPaths)
 	f.add(len(a.Previous) > 0 && len(a.ChangedPaths) > 0, "changed_paths", FaultContradictory, "must be left out with previous")
 	return f.joined()
+}
+
+// channels checks the channels of an event or of an endpoint.
+func (f *faults) channels(channels []string) {
+	f.list("channels", channels, MaxChannels, func(field, channel string) {
+		f.add(channel == "", field, FaultRequired, "must not be empty")
+		f.text(field, channel)
+		f.short(field, channel, MaxChannel)
+	})
 }
 
 // paths checks a list of paths; see [ParsePath].

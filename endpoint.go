@@ -12,8 +12,8 @@ import (
 // The API creates and changes an endpoint; the janitor and the dispatcher change its status.
 //
 // An endpoint with a PolicyError is set aside: new events create deliveries for it, but none is
-// sent until its policy can be read again. Of its Policy only Filter, Order, OnDead, Expiry and Retry are
-// set, as far as they can be read, because creating deliveries needs them. An empty Order means
+// sent until its policy can be read again. Of its Policy only Filter, Changed, Channels, Order, OnDead, Expiry
+// and Retry are set, as far as they can be read, because creating deliveries needs them. An empty Order means
 // that the order cannot be read.
 type Endpoint struct {
 	ID           EndpointID

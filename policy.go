@@ -18,6 +18,9 @@ type Policy struct {
 	// [About]. Empty: all.
 	Changed []string
 
+	// At most 10: only events that have one of these channels create deliveries; see [About]. Empty: all.
+	Channels []string
+
 	Retry RetryPolicy
 	// Limit for a whole attempt, from the DNS lookup to the last byte of the response; 1 to 30 s.
 	Timeout      time.Duration
@@ -122,6 +125,8 @@ func (p Policy) Check() error {
 	var faults faults
 	faults.paths("changed", p.Changed, maxPaths)
 	faults.add(p.Changed != nil && len(p.Changed) == 0, "changed", FaultRequired, "must have a path, or be null")
+	faults.channels(p.Channels)
+	faults.add(p.Channels != nil && len(p.Channels) == 0, "channels", FaultRequired, "must have a channel, or be null")
 	faults.join(p.Retry.Check())
 	faults.lasts("timeout_ms", p.Timeout, time.Second, 30*time.Second)
 	faults.add(p.ClientErrors != RetryClientErrors && p.ClientErrors != DeadLetterClientErrors,

@@ -7,12 +7,13 @@ import "time"
 type Subscription struct {
 	EventTypes []Pattern // one of them must match the type of the event
 	Filter     string    // see [Policy]
+	Channels   []string  // see [Policy]
 	Changed    []string  // see [Policy]
 }
 
 // Subscription returns the present subscription of the endpoint.
 func (e Endpoint) Subscription() Subscription {
-	return Subscription{EventTypes: e.EventTypes, Filter: e.Policy.Filter, Changed: e.Policy.Changed}
+	return Subscription{EventTypes: e.EventTypes, Filter: e.Policy.Filter, Channels: e.Policy.Channels, Changed: e.Policy.Changed}
 }
 
 // SubscriptionRevision is a subscription of an endpoint, with the time in which it selected events.

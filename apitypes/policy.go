@@ -14,6 +14,8 @@ type Policy struct {
 
 	Changed Optional[[]string] `json:"changed,omitzero" minItems:"1" maxItems:"10" example:"[\"$.status\"]" doc:"Paths in data, as in changed_paths of events: only events create deliveries in which one of them differs between previous and data, or is in changed_paths, or lies below or above one of these. Null, the default: all events."`
 
+	Channels Optional[[]string] `json:"channels,omitzero" minItems:"1" maxItems:"10" example:"[\"shop-7\"]" doc:"Only events that have one of these channels create deliveries. Null, the default: all events."`
+
 	Retry        Optional[Retry]                  `json:"retry,omitzero" doc:"When failed deliveries are attempted again; default: the preset default."`
 	TimeoutMS    Optional[int64]                  `json:"timeout_ms,omitzero" doc:"Timeout of a whole attempt, 1000 to 30000; default 10000."`
 	ClientErrors Optional[postrider.ClientErrors] `json:"client_errors,omitzero" enum:"retry,dead_letter" doc:"What a 4xx response causes: another attempt, or a dead letter at once; default retry."`

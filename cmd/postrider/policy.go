@@ -34,6 +34,8 @@ type policyFlags struct {
 
 	Changed []string `sep:"none" placeholder:"PATH|none" help:"Only events in which this place in the data changed create deliveries, for example $.status. Can be repeated. none removes all. Default: all events."`
 
+	Channels []string `sep:"none" placeholder:"NAME|none" help:"Only events that have this channel create deliveries. Can be repeated: one of the channels must fit. none removes all. Default: all events."`
+
 	// When and how often attempts are made, and how they are signed. --retry and --circuit accept a
 	// preset or the JSON of the API, because they have too many numbers for single flags.
 	Retry           string         `placeholder:"PRESET|JSON" help:"When a failed delivery is attempted again: default (10 attempts in 76 hours), seven-step (7 in 35 hours), full-jitter (7 in up to 35 hours), eight-step (8 in 14 hours), exponential (17 in 7 hours), hourly-cap (8 in up to an hour), 48h (19 in that time), 72h (16), or JSON with the delay before each attempt, the first included: {\"delays_ms\":[0,30000]} is two attempts. endpoints get prints the delays. Default: the preset default."`
@@ -90,9 +92,6 @@ func (f *policyFlags) policy(t terminal, others ...string) (p apitypes.Policy, e
 	if err := f.plain(&p); err != nil {
 		return p, err
 	}
-	if slices.Equal(f.Changed, []string{"none"}) {
-		p.Changed = apitypes.Null[[]string]()
-	}
 	p.Signature = signatureOf(f.Signature)
 	// The flags below have a form of their own. The first fault ends the command. The server, in
 	// contrast, reports all faults of a request together.
@@ -119,7 +118,7 @@ func (f *policyFlags) policy(t terminal, others ...string) (p apitypes.Policy, e
 }
 
 // plain sets the options whose flags have the same form as the API: a number, a text, a duration,
-// yes or no. It leaves out an option whose flag is not given.
+// yes or no, a list of texts. It leaves out an option whose flag is not given. The list "none" is null.
 func (f *policyFlags) plain(p *apitypes.Policy) error {
 	flags := reflect.ValueOf(f).Elem()
 	for option := range shape.Options(p, flags.Type()) {
@@ -128,6 +127,9 @@ func (f *policyFlags) plain(p *apitypes.Policy) error {
 		}
 		if err := shape.Set(option.Value(), flags.FieldByName(option.Like)); err != nil {
 			return misused("--%s: %v", strings.TrimSuffix(option.Name, "_ms"), err)
+		}
+		if list, ok := reflect.TypeAssert[[]string](option.Value()); ok && slices.Equal(list, []string{"none"}) {
+			option.SetNull()
 		}
 	}
 	return nil

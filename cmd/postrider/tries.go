@@ -15,13 +15,14 @@ import (
 type subscriptionFlags struct {
 	EventTypes []string `placeholder:"TYPE" help:"The event types, separated by commas: names as order.created, prefixes as order.*, or * for all."`
 	Filter     string   `placeholder:"JSON|@FILE|none" help:"The filter, as in endpoints update."`
+	Channels   []string `sep:"none" placeholder:"NAME|none" help:"A channel that the event must have. Can be repeated: one of them must fit."`
 	Changed    []string `sep:"none" placeholder:"PATH|none" help:"A place in the data that must have changed, for example $.status. Can be repeated."`
 }
 
 // subscription returns the flags in the form of the API.
 func (f *subscriptionFlags) subscription(t terminal) (apitypes.Subscription, error) {
-	p, err := (&policyFlags{Filter: f.Filter, Changed: f.Changed}).policy(t)
-	return apitypes.Subscription{EventTypes: f.EventTypes, Filter: p.Filter, Changed: p.Changed}, err
+	p, err := (&policyFlags{Filter: f.Filter, Channels: f.Channels, Changed: f.Changed}).policy(t)
+	return apitypes.Subscription{EventTypes: f.EventTypes, Filter: p.Filter, Channels: p.Channels, Changed: p.Changed}, err
 }
 
 type endpointsTryCmd struct {

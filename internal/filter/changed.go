@@ -78,11 +78,28 @@ func overlap(a, b string) bool {
 // WithChanged returns a pattern that holds if p does and one of the paths has changed; see
 // [Event.Changed]. If p is nil, the paths alone decide.
 func (p *Pattern) WithChanged(paths []string) *Pattern {
-	with := Pattern{root: []*clause{{}}}
-	if p != nil {
-		with = *p
-	}
+	with := p.copied()
 	with.key += "\n" + strings.Join(paths, "\n")
 	with.changed = paths
+	return &with
+}
+
+// copied returns a copy of the pattern; nil: one that holds for every event.
+func (p *Pattern) copied() Pattern {
+	if p == nil {
+		return Pattern{root: []*clause{{}}}
+	}
+	return *p
+}
+
+// WithChannels returns a pattern that holds if p does and the event has one of the channels. If p is
+// nil, the channels alone decide. An index finds the pattern by each of them.
+func (p *Pattern) WithChannels(channels []string) *Pattern {
+	with, either := p.copied(), new(leaf)
+	for _, channel := range channels {
+		either.equals = append(either.equals, scalar{kind: kindString, text: channel})
+	}
+	with.key += "\t" + strings.Join(channels, "\t")
+	with.root = []*clause{{fields: append(slices.Clip(with.root[0].fields), field{name: "channels", leaf: either})}}
 	return &with
 }

@@ -30,7 +30,7 @@ type Condition struct {
 	Found string // the field of the event, as JSON, cut after MaxFound bytes; empty: it is missing
 }
 
-// Explain compares the event with each condition of the pattern. It leaves out those of
+// Explain compares the event with each condition of the pattern. It leaves out that of
 // [Pattern.WithChanged].
 func (p *Pattern) Explain(e *Event) Explanation {
 	explained := Explanation{Matches: holds(p.root, e.value())}

@@ -11,7 +11,8 @@
 //
 // [Pattern.Matches] compares one pattern, [Index.Match] compares many at once, and
 // [Pattern.Explain] says which condition holds. They never disagree. [Event.Changed] answers another
-// question: whether a value has changed. [Pattern.WithChanged] makes it a condition of a pattern.
+// question: whether a value has changed. [Pattern.WithChanged] makes it a condition of a pattern, and
+// [Pattern.WithChannels] adds one for the channels of the event.
 //
 // The package is pure: no clock, no I/O, no goroutines.
 //
@@ -70,7 +71,7 @@ const (
 
 // Pattern is a parsed pattern. It never changes, so goroutines may share it.
 type Pattern struct {
-	key     string    // its JSON and the changed paths; patterns with the same key hold for the same events
+	key     string    // its JSON, channels and changed paths; patterns with the same key hold for the same events
 	root    []*clause // exactly one
 	changed []string  // one of these paths must have changed; empty: none
 }

@@ -5,8 +5,8 @@ import "sync"
 // Index compares an event with many patterns at once. Each pattern has a key. Several goroutines may
 // use an Index.
 //
-// Patterns of the same JSON and the same changed paths are compared once. Each pattern has an anchor: one condition without which
-// the pattern cannot hold. If possible, the condition lists values and prefixes only, and the index
+// Patterns of the same JSON, channels and changed paths are compared once. Each pattern has an anchor: one
+// condition without which the pattern cannot hold. If possible, the condition lists values and prefixes only, and the index
 // finds the pattern by each of them. Of several such conditions the index takes the one whose values
 // anchor the fewest patterns. Otherwise the anchor is another condition, which is compared once for all
 // patterns that it anchors. If many patterns have one anchor, the further ones have a second one, and so

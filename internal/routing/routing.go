@@ -20,7 +20,7 @@
 //     number of all endpoints: the table is compiled by event type and filter, and only
 //     changes are loaded.
 //   - The data of an event is decoded only if an endpoint of its account that subscribes
-//     to its type has a filter or changed paths. Each is decoded once, and the object before
+//     to its type has a filter, channels or changed paths. Each is decoded once, and the object before
 //     the change only for changed paths.
 //   - A returned slice or snapshot never changes.
 //
@@ -281,7 +281,7 @@ func (x *Table) Wants(id postrider.EndpointID, e *postrider.Event) bool {
 }
 
 // Match returns the endpoints that want the event, ordered by id: those that subscribe to its type,
-// and whose filter and changed paths, if they have them, hold for it. If there are more than most, or
+// and whose filter, channels and changed paths, if they have them, hold for it. If there are more than most, or
 // comparing the event with the filters takes more than matchUnits, it returns nil and does not look at
 // the others, so the cost of a match is limited. last is the last endpoint that subscribes to the type,
 // whatever its filter says; zero: there is none. The caller must not change the slice.
@@ -426,7 +426,7 @@ func (x *Table) after(job *store.FanOut) [][]*store.EndpointSnapshot {
 
 // filterOf returns the filter of an endpoint that is in the table, or was; nil: it has none.
 func (x *Table) filterOf(to *store.EndpointSnapshot) *filter.Pattern {
-	if policy := &to.Endpoint.Policy; policy.Filter == "" && len(policy.Changed) == 0 {
+	if policy := &to.Endpoint.Policy; policy.Filter == "" && len(policy.Channels)+len(policy.Changed) == 0 {
 		return nil
 	}
 	x.mu.RLock()

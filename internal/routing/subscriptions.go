@@ -27,8 +27,8 @@ type subscriptions struct {
 }
 
 // subscribers are the endpoints that subscribed with one pattern of types: all of them, those that
-// have no filter, and the filters of the others by their endpoints. An endpoint with changed paths has
-// a filter, if only of these.
+// have no filter, and the filters of the others by their endpoints. An endpoint with channels
+// or changed paths has a filter, if only of these.
 //
 // The lists are ordered by id, so they are merged without sorting. A list is never changed: a change
 // makes a new one. So a returned match may be read without a lock.
@@ -102,13 +102,16 @@ func parsePaths(texts map[string][]string) map[string][]postrider.Path {
 	return paths
 }
 
-// parsed returns the filter of an endpoint together with its changed paths; nil: it has neither.
+// parsed returns the filter of an endpoint together with its channels and changed paths; nil: it has none.
 // There is no error, because the store sets an endpoint aside whose filter cannot be parsed: such an
 // endpoint has no filter, and its events create deliveries, which wait.
 func parsed(to *store.EndpointSnapshot) (p *filter.Pattern) {
 	policy := &to.Endpoint.Policy
 	if policy.Filter != "" {
 		p, _ = filter.Parse([]byte(policy.Filter))
+	}
+	if len(policy.Channels) > 0 {
+		p = p.WithChannels(policy.Channels)
 	}
 	if len(policy.Changed) > 0 {
 		p = p.WithChanged(policy.Changed)

@@ -26,6 +26,7 @@ type policyDocument struct {
 	Version         int                    `json:"version"`
 	Filter          string                 `json:"filter,omitempty"` // a text, so that its bytes are kept
 	Changed         []string               `json:"changed,omitempty"`
+	Channels        []string               `json:"channels,omitempty"`
 	Retry           retryDocument          `json:"retry"`
 	TimeoutMS       int64                  `json:"timeout_ms"`
 	AdaptiveTimeout bool                   `json:"adaptive_timeout"`
@@ -178,7 +179,7 @@ func UnreadablePolicies() func(document string) bool {
 	}
 }
 
-// salvagePolicy returns the six fields of an unreadable policy that are needed to store new
+// salvagePolicy returns the seven fields of an unreadable policy that are needed to store new
 // deliveries. A field that can be read keeps its stored value. Any other field gets a value that
 // does no lasting harm:
 //
@@ -187,7 +188,7 @@ func UnreadablePolicies() func(document string) bool {
 //   - OnDead is pause, for the same reason.
 //   - Expiry is the longest.
 //   - Retry has no delay before the first attempt; no attempt is made now anyway.
-//   - Filter and Changed are empty: no event is left out for a reason that nobody can read.
+//   - Filter, Changed and Channels are empty: no event is left out for a reason that nobody can read.
 //
 // From a document of another version nothing is read, because its names may have other meanings.
 func salvagePolicy(document []byte) postrider.Policy {
@@ -215,6 +216,7 @@ func salvagePolicy(document []byte) postrider.Policy {
 	if errors.Join(checkPaths(read.Changed)...) == nil {
 		salvaged.Changed = read.Changed
 	}
+	salvaged.Channels = read.Channels
 	if read.Retry.Check() == nil {
 		salvaged.Retry = read.Retry
 	}

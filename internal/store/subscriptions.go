@@ -20,6 +20,7 @@ type SubscriptionQuery struct {
 type subscriptionDocument struct {
 	EventTypes []postrider.Pattern `json:"event_types"`
 	Filter     string              `json:"filter,omitempty"` // a text, so that its bytes are kept
+	Channels   []string            `json:"channels,omitempty"`
 	Changed    []string            `json:"changed,omitempty"`
 }
 

@@ -67,21 +67,24 @@ func TestEveryCodeOfTheAPIHasATextInEachLanguage(t *testing.T) {
 // english are words of the reasons that the API gives, which are English.
 var english = regexp.MustCompile(`\b(must|needs|required|leave out|is set by)\b`)
 
-// The paths of changed are one on each line, and a fault names the line.
-func TestWrongPathsAreNamedByTheirLines(t *testing.T) {
+// The paths of changed and the channels are one on each line, and a fault names the line.
+func TestWrongLinesAreNamed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})
 	path := "/dashboard/endpoints/" + w.endpoint(apitypes.EndpointCreate{}).ID.String() + "/options"
-	for value, says := range map[string]string{
-		"$.a\nb": "Eintrag 2: Erwartet einen Pfad", "$.a\n$.a": "Eintrag 2: Das kommt doppelt vor",
-		strings.Repeat("$ ", 11): "Zu viele: höchstens 10",
+	for _, tt := range []struct{ field, value, says string }{
+		{"changed", "$.a\nb", "Eintrag 2: Erwartet einen Pfad"},
+		{"changed", "$.a\n$.a", "Eintrag 2: Das kommt doppelt vor"},
+		{"changed", strings.Repeat("$\n", 11), "Zu viele: höchstens 10"},
+		{"channels", "shop 7\na\x01", "Eintrag 2: Ein Kanal hat keine Steuerzeichen"},
+		{"channels", strings.Repeat("a\n", 11), "Zu viele: höchstens 10"},
 	} {
 		form := w.see("operator", path).fields()
 		form.Set("save", "yes")
-		form.Set("changed", value)
+		form.Set(tt.field, tt.value)
 		got := w.as("operator", "POST "+path, form, german)
-		if got.status != http.StatusUnprocessableEntity || !strings.Contains(got.html, says) {
-			t.Errorf("%q: %d without %q", value, got.status, says)
+		if got.status != http.StatusUnprocessableEntity || !strings.Contains(got.html, tt.says) {
+			t.Errorf("%q: %d without %q", tt.value, got.status, tt.says)
 		}
 	}
 }

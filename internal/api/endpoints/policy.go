@@ -69,10 +69,10 @@ func viewPolicy(p postrider.Policy) apitypes.Policy {
 		if option.Like != "" {
 			// The error is ignored: stored durations are whole milliseconds.
 			_ = shape.Set(option.Value(), fields.FieldByName(option.Like))
+			if list := fields.FieldByName(option.Like); list.Kind() == reflect.Slice && list.IsNil() {
+				option.SetNull()
+			}
 		}
-	}
-	if p.Changed == nil {
-		view.Changed.SetNull()
 	}
 	return view
 }

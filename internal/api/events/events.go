@@ -67,7 +67,7 @@ func (s *Routes) Register(rt *rest.Router) {
 	rest.Handle(rt, rest.Route{
 		Name: "explain-event", Path: "GET /events/{event}/explain",
 		Summary: "Explain why an endpoint got an event or not",
-		Description: "The answer is about the event types, filter and changed that the endpoint had when the event was published, and says whether " +
+		Description: "The answer is about the event types, filter, channels and changed that the endpoint had when the event was published, and says whether " +
 			"the present ones select the event. A test and a replay ask none of them.",
 		Scope: read,
 	}, s.explainEvent)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
@@ -58,6 +59,12 @@ func (s *Routes) explainEvent(ctx context.Context, in *struct {
 	}
 	view.Matches = view.Matches && !view.Deleted
 	return rest.Respond(view), nil
+}
+
+// explainChannels says which of the channels of the endpoint the event has.
+func explainChannels(wanted, has []string) *apitypes.ChannelExplanation {
+	both := slices.DeleteFunc(slices.Clone(wanted), func(channel string) bool { return !slices.Contains(has, channel) })
+	return &apitypes.ChannelExplanation{Matches: len(both) > 0, Channels: both}
 }
 
 // explainChanged says which of the paths have changed in the event.

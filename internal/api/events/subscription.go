@@ -14,15 +14,16 @@ import (
 // subscription has what says which events an endpoint gets, ready to be compared with events. Package
 // routing decides by the same.
 type subscription struct {
-	types   []postrider.Pattern // empty: all
-	filter  *filter.Pattern     // nil: none
-	changed []string            // empty: events need not say what changed
-	caller  *postrider.Caller   // for whom events are compared
+	types    []postrider.Pattern // empty: all
+	filter   *filter.Pattern     // nil: none
+	channels []string            // empty: events need no channel
+	changed  []string            // empty: events need not say what changed
+	caller   *postrider.Caller   // for whom events are compared
 }
 
 // subscriptionOf parses the subscription of an endpoint.
 func subscriptionOf(of postrider.Subscription, caller *postrider.Caller) (s subscription, err error) {
-	s = subscription{types: of.EventTypes, changed: of.Changed, caller: caller}
+	s = subscription{types: of.EventTypes, channels: of.Channels, changed: of.Changed, caller: caller}
 	if of.Filter != "" {
 		s.filter, err = filter.Parse([]byte(of.Filter))
 	}
@@ -30,7 +31,7 @@ func subscriptionOf(of postrider.Subscription, caller *postrider.Caller) (s subs
 }
 
 // asksData reports whether more than the type of an event decides.
-func (s *subscription) asksData() bool { return s.filter != nil || len(s.changed) > 0 }
+func (s *subscription) asksData() bool { return s.filter != nil || len(s.channels)+len(s.changed) > 0 }
 
 // change sets the fields that the request has. It returns all their faults, which are those of a change
 // of the endpoint.
@@ -50,15 +51,21 @@ func (s *subscription) change(to apitypes.Subscription) error {
 	} else if to.Filter.IsNull() {
 		s.filter = nil
 	}
+	rest.Set(&s.channels, to.Channels, nil)
 	rest.Set(&s.changed, to.Changed, nil)
 	policy := postrider.DefaultPolicy()
-	policy.Changed = s.changed
+	policy.Channels, policy.Changed = s.channels, s.changed
 	return errors.Join(append(faults, policy.Check())...)
 }
 
 // selects reports whether one of the event types selects the type of the event.
 func (s *subscription) selects(e *filter.Event) bool {
 	return len(s.types) == 0 || slices.ContainsFunc(s.types, func(p postrider.Pattern) bool { return p.Matches(e.Type) })
+}
+
+// hasChannel reports whether the event has one of the channels.
+func (s *subscription) hasChannel(e *filter.Event) bool {
+	return len(s.channels) == 0 || slices.ContainsFunc(s.channels, func(c string) bool { return slices.Contains(e.Channels, c) })
 }
 
 // hasChanged reports whether one of the changed paths has changed in the event.
@@ -69,11 +76,14 @@ func (s *subscription) hasChanged(e *filter.Event) bool {
 // explain compares the event with each part of the subscription.
 func (s *subscription) explain(e *filter.Event) apitypes.Comparison {
 	view := apitypes.Comparison{TypeMatches: s.selects(e)}
-	view.Matches = view.TypeMatches && s.hasChanged(e)
+	view.Matches = view.TypeMatches && s.hasChannel(e) && s.hasChanged(e)
 	if s.filter != nil {
 		explained := s.filter.Explain(e)
 		view.Matches = view.Matches && explained.Matches
 		view.Filter = viewFilter(explained, s.caller)
+	}
+	if len(s.channels) > 0 {
+		view.Channels = explainChannels(s.channels, e.Channels)
 	}
 	if len(s.changed) > 0 {
 		view.Changed = explainChanged(s.changed, e)
@@ -100,6 +110,8 @@ func (s *subscription) reasonOf(e *filter.Event) reason {
 			return reason{reason: "filter"}
 		}
 		return reason{"filter", failed.Path, failed.JSON}
+	case !s.hasChannel(e):
+		return reason{reason: "channels"}
 	case !s.hasChanged(e):
 		return reason{reason: "changed"}
 	}

@@ -135,7 +135,7 @@ var optionGroups = []struct {
 			setMetadata,
 		},
 	}},
-	{"filter", []option{{"filter", one("lines"), showFilter, setFilter}, {"changed", one("lines"), showChanged, setChanged}}},
+	{"filter", []option{{"filter", one("lines"), showFilter, setFilter}, plain("changed"), plain("channels")}},
 	{"request", []option{
 		plain("payload"),
 		{"signature", []input{{"", "checks", signatureSchemes}, {"custom", "lines", nil}}, showSignature, setSignature},
@@ -242,17 +242,8 @@ func setMetadata(u *apitypes.EndpointUpdate, to []string) error {
 	return err
 }
 
-func showChanged(e apitypes.Endpoint) []string {
-	return []string{strings.Join(e.Changed.Value(), "\n")}
-}
-
-func setChanged(u *apitypes.EndpointUpdate, to []string) error {
-	u.Changed = apitypes.NullUnless(to[0] != "", strings.Fields(to[0]))
-	return nil
-}
-
 // plain returns the option for a field of apitypes.Policy, by its name in JSON. The field is a
-// number, a length of time, a choice, or yes or no. Its Go type says which; its tag enum has the
+// number, a length of time, a choice, yes or no, or a list of texts. Its Go type says which; its tag enum has the
 // choices.
 func plain(name string) option {
 	place := slices.IndexFunc(reflect.VisibleFields(reflect.TypeFor[apitypes.Policy]()), func(f reflect.StructField) bool {
@@ -270,6 +261,11 @@ func plain(name string) option {
 		inputs = []input{{"", "select", []string{"", "false", "true"}}}
 	case reflect.String:
 		inputs = []input{{"", "select", append([]string{""}, strings.Split(field.Tag.Get("enum"), ",")...)}}
+	case reflect.Slice:
+		inputs, show = one("lines"), func(v reflect.Value) string {
+			list, _ := reflect.TypeAssert[[]string](v)
+			return strings.Join(list, "\n")
+		}
 	case reflect.Int64:
 		inputs, show = one("duration"), func(v reflect.Value) string { return text.DurationText(v.Int()) }
 	default:
@@ -295,6 +291,12 @@ func setPlain(value reflect.Value, typed string) error {
 		value.SetBool(typed == "true")
 	case reflect.String:
 		value.SetString(typed)
+	case reflect.Slice:
+		for line := range strings.Lines(typed) {
+			if line = strings.TrimSpace(line); line != "" {
+				value.Set(reflect.Append(value, reflect.ValueOf(line)))
+			}
+		}
 	case reflect.Int64:
 		d, err := text.ParseDuration(typed)
 		if err != nil {

@@ -59,8 +59,6 @@ func words(v *page.Visit, o option, e apitypes.Endpoint) string {
 		return v.Text.Duration(time.Duration(e.ExpiryMS.Value()) * time.Millisecond)
 	case "event_types":
 		return listWords(v, e.EventTypes)
-	case "changed":
-		return listWords(v, e.Changed.Value())
 	}
 	text := o.show(e)[0]
 	switch {
@@ -68,6 +66,8 @@ func words(v *page.Visit, o option, e apitypes.Endpoint) string {
 		return v.T("choice." + o.name + "." + text)
 	case text == "":
 		return v.T("words.none")
+	case o.name == "changed", o.name == "channels":
+		return strings.ReplaceAll(text, "\n", ", ")
 	}
 	return text
 }

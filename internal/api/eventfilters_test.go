@@ -167,6 +167,32 @@ func TestAnEventIsExplainedByTheSubscriptionOfItsTime(t *testing.T) {
 	explained(publish(), map[string]any{"matches": false, "matches_now": false, "deleted": true})
 }
 
+// An endpoint with channels wants an event that has one of them, if its filter holds too.
+func TestChannelsAreExplained(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.tenant("acme")
+	w.want(200, "PATCH /endpoints/"+acme.endpoint, `{"channels": ["shop-7", "shop-8"], "filter": {"data": {"a": [1]}}}`)
+	for _, tt := range []struct {
+		event    string
+		matches  bool
+		channels []any
+	}{
+		{`"data": {"a": 1}, "channels": ["x", "shop-8"]`, true, []any{"shop-8"}},
+		{`"data": {"a": 2}, "channels": ["shop-8", "shop-7"]`, false, []any{"shop-7", "shop-8"}},
+		{`"data": {"a": 1}, "channels": ["shop-70"]`, false, []any{}},
+		{`"data": {"a": 1}`, false, []any{}},
+	} {
+		event := w.want(202, "POST /events", `{"account": "acme", "type": "order.changed", `+tt.event+`}`).id("id")
+		got := w.want(200, "GET /events/"+event+"/explain?endpoint="+acme.endpoint, "").body
+		channels := map[string]any{"matches": len(tt.channels) > 0, "channels": tt.channels}
+		if diff := cmp.Diff(channels, got["channels"]); diff != "" || got["matches"] != tt.matches {
+			t.Errorf("%s matches: %v, want %v; channels (-want +got):\n%s", tt.event, got["matches"], tt.matches, diff)
+		}
+	}
+	has(t, "without channels", w.want(200, "PATCH /endpoints/"+acme.endpoint, `{"channels": null}`).body, map[string]any{"channels": nil})
+}
+
 // An endpoint with changed paths and a filter wants an event if both hold, and the explanation has both.
 func TestChangedPathsAreExplained(t *testing.T) {
 	t.Parallel()

@@ -119,3 +119,40 @@ func TestWithChanged(t *testing.T) {
 		t.Errorf("%q hold after another is removed", got)
 	}
 }
+
+// A pattern with channels holds if both hold, also if it has a condition for channels itself. Neither
+// channels nor changed paths are taken for the other.
+func TestWithChannels(t *testing.T) {
+	t.Parallel()
+	both, err := filter.Parse([]byte(`{"channels": ["b"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var none *filter.Pattern
+	var x filter.Index[string]
+	for name, p := range map[string]*filter.Pattern{
+		"b": both, "b and a": both.WithChannels([]string{"a"}), "a or c": none.WithChannels([]string{"a", "c"}),
+		"channel $.a": none.WithChannels([]string{"$.a"}), "changed $.a": none.WithChanged([]string{"$.a"}),
+		"a, changed $.a": none.WithChannels([]string{"a"}).WithChanged([]string{"$.a"}),
+	} {
+		x.Set(name, p)
+	}
+	for _, tt := range []struct{ channels, changed, want []string }{
+		{nil, nil, nil},
+		{[]string{"a"}, nil, []string{"a or c"}},
+		{[]string{"b"}, nil, []string{"b"}},
+		{[]string{"b", "a"}, nil, []string{"a or c", "b", "b and a"}},
+		{[]string{"$.a"}, nil, []string{"channel $.a"}},
+		{[]string{"c"}, []string{"$.a"}, []string{"a or c", "changed $.a"}},
+		{[]string{"a"}, []string{"$.a"}, []string{"a or c", "a, changed $.a", "changed $.a"}},
+	} {
+		e := filter.Event{Data: []byte("{}"), Channels: tt.channels, ChangedPaths: tt.changed}
+		got := x.Match(&e, 10)
+		if slices.Sort(got); !slices.Equal(got, tt.want) {
+			t.Errorf("%q, changed %q: %q hold, want %q", tt.channels, tt.changed, got, tt.want)
+		}
+	}
+	if got := both.Explain(&filter.Event{}); len(got.Conditions) != 1 {
+		t.Errorf("WithChannels has changed the pattern: %+v", got)
+	}
+}

@@ -21,19 +21,24 @@ var filters = []string{
 	`{"data": {"b": [{"exists": false}]}}`, `{"type": ["order.created"]}`,
 }
 
-// abouts say what changed, or nothing.
+// abouts say what changed, or have channels, or say nothing.
 var abouts = []postrider.About{
 	{},
 	{Previous: []byte(`{"a": 1}`)},
 	{Previous: []byte(`{"a": 2, "b": "x"}`)},
 	{ChangedPaths: []string{"$.b.c"}},
-	{ChangedPaths: []string{"$"}},
+	{ChangedPaths: []string{"$"}, Channels: []string{"x", "a"}},
+	{Channels: []string{"b"}},
 }
 
 // wants reports whether the endpoint wants the event, without a table.
 func wants(t *rapid.T, e postrider.Endpoint, event *postrider.Event) bool {
 	t.Helper()
 	if e.Account != event.Account || e.Status == postrider.EndpointDeleted || !e.Subscribes(event.Type) {
+		return false
+	}
+	has := func(channel string) bool { return slices.Contains(event.About.Channels, channel) }
+	if len(e.Policy.Channels) > 0 && !slices.ContainsFunc(e.Policy.Channels, has) {
 		return false
 	}
 	if len(e.Policy.Changed) > 0 && !slices.ContainsFunc(e.Policy.Changed, filter.Of(event).Changed) {
@@ -75,6 +80,7 @@ func TestTableMatchesAsEachEndpointWould(t *testing.T) {
 			e.EventTypes = rapid.SliceOfN(rapid.SampledFrom(patterns), 1, 3).Draw(t, "patterns")
 			e.Policy.Filter = rapid.SampledFrom(filters).Draw(t, "filter")
 			e.Policy.Changed = rapid.SampledFrom([][]string{nil, nil, {"$.a"}, {"$.b", "$.c"}, {"$"}}).Draw(t, "changed")
+			e.Policy.Channels = rapid.SampledFrom([][]string{nil, nil, {"a"}, {"b", "a"}}).Draw(t, "channels")
 			e.Status = rapid.SampledFrom([]postrider.EndpointStatus{
 				postrider.EndpointEnabled, postrider.EndpointDisabled, postrider.EndpointDeleted,
 			}).Draw(t, "status")

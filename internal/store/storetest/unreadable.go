@@ -46,11 +46,11 @@ func endpointsUnreadable(w *world) {
 	fine := w.put(w.draft(account))
 	draft := w.draft(account)
 	draft.Policy.Order, draft.Policy.Expiry, draft.Policy.Filter = postrider.OrderByKey, time.Hour, `{"type": ["a"]}`
-	draft.Policy.Changed = []string{"$.a", "$.b"}
+	draft.Policy.Changed, draft.Policy.Channels = []string{"$.a", "$.b"}, []string{"x"}
 	e := w.put(draft)
 	left := postrider.Policy{
 		Filter: e.Policy.Filter, Changed: e.Policy.Changed, Order: postrider.OrderByKey, OnDead: postrider.SkipDead, Expiry: time.Hour,
-		Retry: e.Policy.Retry,
+		Retry: e.Policy.Retry, Channels: e.Policy.Channels,
 	}
 	for _, tt := range []struct {
 		was, is, says string
@@ -64,6 +64,7 @@ func endpointsUnreadable(w *world) {
 		{`"preset":"default"`, `"preset":"weekly"`, "retry.preset", func(p *postrider.Policy) { p.Retry = postrider.RetryPolicy{} }},
 		{`"filter":"{\"type\"`, `"filter":"{\"kind\"`, "filter.kind", func(p *postrider.Policy) { p.Filter = "" }},
 		{`"changed":["$.a","$.b"]`, `"changed":["$.a","$.b*"]`, "changed[1]", func(p *postrider.Policy) { p.Changed = nil }},
+		{`"channels":["x"]`, `"channels":"x"`, "channels", func(p *postrider.Policy) { p.Channels = nil }},
 		{`"version":1`, `"version":2`, "version 2", func(p *postrider.Policy) {
 			*p = postrider.Policy{OnDead: postrider.PauseOnDead, Expiry: postrider.MaxExpiry}
 		}},

@@ -26,6 +26,9 @@ const (
 	// firstPage is the number of events of the first page. A later page has as many as pageBytes would
 	// have held before, because events may be small or large.
 	firstPage, pageBytes = 25, 4 << 20
+	// longestRest is the longest time between two pages. It is half of what the page took, so that a
+	// comparison leaves publishes a third of the processor that it runs on.
+	longestRest = 50 * time.Millisecond
 	// madeLater is how long after the newest compared event a delivery may have been made and still be
 	// found. That is the time within which fan-out jobs make theirs.
 	madeLater = time.Hour
@@ -136,6 +139,7 @@ func (s *Routes) newHistory(to *postrider.Endpoint, body *apitypes.WhatIf) (*his
 // returns an error.
 func (h *history) walk(ctx context.Context, add func(e *postrider.Event, delivered bool)) (next string, err error) {
 	for from := h.events.Cursor; ; {
+		began := time.Now()
 		page, err := h.page(ctx)
 		if err != nil {
 			return "", err
@@ -167,6 +171,11 @@ func (h *history) walk(ctx context.Context, add func(e *postrider.Event, deliver
 			return "", rest.ErrStoreTimeout
 		case !time.Now().Before(h.until):
 			return h.events.Cursor, nil
+		}
+		select {
+		case <-time.After(min(time.Since(began)/2, longestRest)):
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
 		}
 	}
 }

@@ -30,6 +30,9 @@ type Policy struct {
 	Signatures   []Signature   // each request carries all of them; 1 to 16
 	Payload      Payload
 
+	// Whether an envelope has the object before a change, if the event has it; only with PayloadEnvelope.
+	IncludePrevious bool
+
 	// Whether Timeout is shortened while attempts to the endpoint keep timing out; see
 	// [AdaptiveTimeout].
 	AdaptiveTimeout bool
@@ -91,7 +94,7 @@ type Payload string
 
 // The payloads.
 const (
-	PayloadEnvelope Payload = "envelope" // {"id","type","api_version","timestamp","data"}
+	PayloadEnvelope Payload = "envelope" // {"id","type","api_version","timestamp","data","previous"}
 	PayloadRaw      Payload = "raw"      // only the event's data
 )
 
@@ -134,6 +137,8 @@ func (p Policy) Check() error {
 	faults.within("concurrency", int64(p.Concurrency), 1, 1000)
 	faults.lasts("expiry_ms", p.Expiry, time.Minute, MaxExpiry)
 	faults.add(p.Payload != PayloadEnvelope && p.Payload != PayloadRaw, "payload", FaultNotAChoice, "must be envelope or raw")
+	faults.add(p.IncludePrevious && p.Payload == PayloadRaw, "include_previous", FaultContradictory,
+		"must be false unless payload is envelope")
 	if p.Rate != (Rate{}) {
 		faults.within("rate.attempts", int64(p.Rate.Attempts), 1, 100_000)
 		faults.lasts("rate.per_ms", p.Rate.Per, time.Second, time.Hour)

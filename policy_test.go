@@ -141,6 +141,9 @@ var sharedNameRows = []struct {
 		p.Headers = []postrider.Header{{Name: "X-Key", Secret: true}}
 		p.Auth = postrider.Auth{Kind: postrider.AuthAPIKey, Header: "x-key"}
 	}, []string{"auth.header must not be one of headers"}},
+	{"the object before in no envelope", func(p *postrider.Policy) {
+		p.IncludePrevious, p.Payload = true, postrider.PayloadRaw
+	}, []string{"include_previous must be false unless payload is envelope"}},
 	{"a header is the traceparent, which is not sent", func(p *postrider.Policy) {
 		p.Headers = []postrider.Header{{Name: "Traceparent", Value: "acme"}}
 	}, nil},

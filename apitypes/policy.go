@@ -24,6 +24,8 @@ type Policy struct {
 	Signature    Optional[Signature]              `json:"signature,omitzero" doc:"How requests are signed; default: the scheme standard."`
 	Payload      Optional[postrider.Payload]      `json:"payload,omitzero" enum:"envelope,raw" doc:"What the body of a request is: data in an envelope with id, type and timestamp, or data alone; default envelope."`
 
+	IncludePrevious Optional[bool] `json:"include_previous,omitzero" doc:"Send previous of an event, if it has one, in the envelope beside data. It needs the payload envelope. Default false."`
+
 	AdaptiveTimeout Optional[bool]             `json:"adaptive_timeout,omitzero" doc:"Shorten the timeout, down to 1000 ms, while the endpoint keeps timing out; default false."`
 	Circuit         Optional[CircuitPolicy]    `json:"circuit,omitzero" doc:"When failures stop requests to the endpoint; default: the preset default."`
 	Order           Optional[postrider.Order]  `json:"order,omitzero" enum:"none,by_key" doc:"by_key: events with the same ordering key are delivered one at a time, in sequence; default none. A change applies to events that are published after it."`

@@ -45,6 +45,7 @@ type policyFlags struct {
 	Expiry          *time.Duration `placeholder:"DURATION" help:"How long a delivery may be pending before it becomes a dead letter, 1m to 2160h. Default: 168h."`
 	Signature       []string       `placeholder:"SCHEME" help:"How requests are signed; several schemes are separated by commas: standard, stripe, github, github-sha1, shopify, slack, svix, timestamped, plain. A header and a prefix follow after colons, for example github:X-Acme-Signature:sha256=. Default: standard."`
 	Payload         string         `enum:",envelope,raw" default:"" placeholder:"envelope|raw" help:"The body of requests: envelope has the type, the time and the data; raw is the data alone. Default: envelope."`
+	IncludePrevious *bool          `negatable:"" help:"Send the object before a change, if an event has it, as previous in the envelope. Needs the payload envelope. Default: no."`
 	AdaptiveTimeout *bool          `negatable:"" help:"Shorten the timeout while attempts keep timing out. Default: no."`
 	Circuit         string         `placeholder:"PRESET|JSON" help:"When failures stop requests for a while: default (5 in a row, or half of the last 20), strict (5 in a row), windowed (half of the last 10 minutes), never, or JSON, for example {\"failures\":3,\"cooldown_ms\":10000}. Default: the preset default."`
 	Rate            string         `placeholder:"N/DURATION[+BURST]" help:"Requests that may start in a period, for example 100/1s. They are spread evenly except for a burst, by default a tenth of them; 100/1s+20 allows a burst of 20. Default: unlimited."`

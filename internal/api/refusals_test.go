@@ -154,6 +154,7 @@ func TestFaultsHaveCodes(t *testing.T) {
 		{"POST /endpoints", `{"account": "nobody", "url": "https://x", "event_types": ["*"]}`, `"field":"account","code":"not_found"`},
 		{"POST /endpoints", endpoint(`"timeout_ms": 1`), `"field":"timeout_ms","code":"out_of_range","reason":"must be 1000 to 30000","min":1000,"max":30000`},
 		{"POST /endpoints", endpoint(`"max_redirects": 9`), `"field":"max_redirects","code":"out_of_range","reason":"must be 0 to 3","min":0,"max":3`},
+		{"POST /endpoints", endpoint(`"payload": "raw", "include_previous": true`), `"field":"include_previous","code":"contradictory"`},
 		{"POST /endpoints", endpoint(`"payload": "x"`), `"field":"payload","code":"not_a_choice"`},
 		{"POST /endpoints", endpoint(`"on_dead": "pause"`), `"field":"on_dead","code":"contradictory"`},
 		{"POST /endpoints", endpoint(`"headers": [{"name": "a", "value": "1"}, {"name": "A", "value": "2"}]`), `"field":"headers[1].name","code":"repeated"`},

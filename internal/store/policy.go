@@ -35,6 +35,7 @@ type policyDocument struct {
 	ExpiryMS        int64                  `json:"expiry_ms"`
 	Signatures      []signatureDocument    `json:"signatures,omitempty"`
 	Payload         postrider.Payload      `json:"payload"`
+	IncludePrevious bool                   `json:"include_previous,omitzero"`
 	Circuit         circuitDocument        `json:"circuit"`
 	Rate            rateDocument           `json:"rate,omitzero"`
 	Order           postrider.Order        `json:"order"`

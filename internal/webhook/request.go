@@ -68,8 +68,12 @@ func (d *draft) message(t *target, buffer []byte) (m signature.Message, _ []byte
 	// The signed time has whole seconds, because receivers get only whole seconds.
 	m = signature.Message{ID: e.ID.String(), Timestamp: time.Unix(d.at.Unix(), 0), Body: e.Data}
 	if d.to.Endpoint.Policy.Payload != postrider.PayloadRaw {
+		var previous []byte
+		if d.to.Endpoint.Policy.IncludePrevious {
+			previous = e.About.Previous
+		}
 		// The buffer gets the data twice, see build, and nearly always less than 2 KiB besides it.
-		buffer = appendEnvelope(slices.Grow(buffer, 2*len(e.Data)+2<<10), m.ID, e)
+		buffer = appendEnvelope(slices.Grow(buffer, 2*(len(e.Data)+len(previous))+2<<10), m.ID, e, previous)
 		m.Body = buffer
 	}
 	if t.namesType {
@@ -135,8 +139,9 @@ func (t *target) appendOwnLines(header []byte, token string) []byte {
 }
 
 // appendEnvelope appends the JSON that receivers expect, which contains the event's bytes
-// unchanged. These bytes are JSON, because the API has checked them.
-func appendEnvelope(b []byte, id string, e *postrider.Event) []byte {
+// unchanged, and those of previous, unless it is empty. These bytes are JSON, because the API has
+// checked them.
+func appendEnvelope(b []byte, id string, e *postrider.Event, previous []byte) []byte {
 	b = append(b, `{"id":"`...)
 	b = append(b, id...)
 	b = append(b, `","type":`...)
@@ -149,6 +154,10 @@ func appendEnvelope(b []byte, id string, e *postrider.Event) []byte {
 	b = appendTime(b, e.CreatedAt)
 	b = append(b, `","data":`...)
 	b = append(b, e.Data...)
+	if len(previous) > 0 {
+		b = append(b, `,"previous":`...)
+		b = append(b, previous...)
+	}
 	return append(b, '}')
 }
 

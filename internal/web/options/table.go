@@ -138,6 +138,7 @@ var optionGroups = []struct {
 	{"filter", []option{{"filter", one("lines"), showFilter, setFilter}, plain("changed"), plain("channels")}},
 	{"request", []option{
 		plain("payload"),
+		plain("include_previous"),
 		{"signature", []input{{"", "checks", signatureSchemes}, {"custom", "lines", nil}}, showSignature, setSignature},
 		{"headers", []input{{"", "lines", nil}, {"secret", "secret_lines", nil}}, showHeaders, setHeaders},
 		{"auth", []input{

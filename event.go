@@ -2,6 +2,7 @@ package postrider
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -28,6 +29,9 @@ type Event struct {
 	MaxAttempts int
 	CreatedAt   time.Time
 	About       About
+	// The only endpoints that get the event, ordered by id, whatever their types and filters are.
+	// Empty: those that subscribe to it.
+	Endpoints []EndpointID
 
 	// IdempotencyKey makes a repeated publish harmless. For some days (7 by default) the key stands
 	// for the first event that was published with it. Empty: the producer gave none.
@@ -39,6 +43,9 @@ const (
 	MaxEventKey   = 256 // of an idempotency key and of an ordering key
 	MaxAPIVersion = 64
 )
+
+// MaxEventEndpoints is the largest number of endpoints that an event may name.
+const MaxEventEndpoints = 100
 
 // MaxHops is the number of senders at which an event counts as being in a loop. A receiver that
 // publishes because of a webhook copies the header Webhook-Hops, and each sender adds one.
@@ -83,8 +90,18 @@ func (e *Event) Check(maxData int) error {
 	return f.joined()
 }
 
-// Size returns the number of bytes of the data and of what the event says of itself.
-func (e *Event) Size() int { return len(e.Data) + e.About.Size() }
+// Size returns the number of bytes of the data, of what the event says of itself, and of the ids of its
+// Endpoints.
+func (e *Event) Size() int { return len(e.Data) + e.About.Size() + len(e.Endpoints)*len(EndpointID{}) }
+
+// IsFor reports whether the event names the endpoint or, if it names none, whether the endpoint
+// subscribes to its type.
+func (e *Event) IsFor(to *Endpoint) bool {
+	if len(e.Endpoints) > 0 {
+		return slices.Contains(e.Endpoints, to.ID)
+	}
+	return to.Subscribes(e.Type)
+}
 
 // TestEventID turns the id into the id of a test event: an event that no producer published and that
 // was made to try out an endpoint. The UUID gets version 8 instead of 7. Therefore a delivery, an

@@ -17,6 +17,8 @@ type EventCreate struct {
 	OrderingKey    string          `json:"ordering_key,omitempty" maxLength:"256" doc:"Events with the same key are numbered in the order in which they were accepted. Endpoints with order by_key receive them in this order."`
 	APIVersion     string          `json:"api_version,omitempty" maxLength:"64" doc:"Version of your own API that data follows."`
 
+	Endpoints []string `json:"endpoints,omitempty" nullable:"false" minItems:"1" maxItems:"100" example:"[\"shop-7\"]" doc:"Ids or uids of endpoints of the account: the event is for these alone, whatever their event types, filters, channels and changed are. Left out: for those that subscribe to it."`
+
 	MaxAttempts *int `json:"max_attempts,omitempty" minimum:"1" maximum:"100" doc:"Attempts that each delivery of the event has at most. An endpoint whose retry schedule is shorter makes fewer. Default: as many as the schedule of the endpoint."`
 
 	// Hops is the header Webhook-Hops of the webhook that caused this publish, or 0. The client
@@ -67,7 +69,10 @@ type Event struct {
 	TraceID        string              `json:"trace_id" example:"4bf92f3577b34da6a3ce929d0e0e4736" doc:"Trace of the event: that of the header traceparent of its publish, or else a trace of its own."`
 	Test           bool                `json:"test" doc:"True: the event is a test, from POST /endpoints/{endpoint}/test. No producer published it."`
 	CreatedAt      Time                `json:"created_at" format:"date-time"`
-	Data           json.RawMessage     `json:"data,omitempty" doc:"Data of the event. Lists leave it out, and so does every response after the data was deleted. The event cannot be replayed then; an archive may have it, see GET /archive/records."`
+
+	Endpoints []postrider.EndpointID `json:"endpoints,omitempty" nullable:"false" doc:"The only endpoints that the event is for. Left out: those that subscribe to it."`
+
+	Data json.RawMessage `json:"data,omitempty" doc:"Data of the event. Lists leave it out, and so does every response after the data was deleted. The event cannot be replayed then; an archive may have it, see GET /archive/records."`
 }
 
 // EventExplanation says whether an endpoint wanted an event when it was published.
@@ -78,6 +83,7 @@ type EventExplanation struct {
 	Since      *Time                `json:"since" format:"date-time" doc:"Time since which the endpoint had the event types, filter, channels and changed that are explained: those of the time of the event. Null: those of that time are not known, because it is before the endpoint was created, or was too long ago; then the present ones are explained."`
 	Until      *Time                `json:"until" format:"date-time" doc:"Time until which the endpoint had them. Null: it has them now."`
 	Deleted    bool                 `json:"deleted" doc:"True: the endpoint was deleted before the event was published, so it did not get the event."`
+	Directed   bool                 `json:"directed,omitempty" doc:"True: the event names the endpoints that it is for, so matches says whether this is one of them, and nothing else is asked."`
 	Comparison
 }
 

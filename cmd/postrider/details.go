@@ -59,6 +59,8 @@ func textOf(value any) string {
 		return moment(v)
 	case []string:
 		return strings.Join(v, ",")
+	case []postrider.EndpointID:
+		return strings.Join(strings.Fields(strings.Trim(fmt.Sprint(v), "[]")), ",")
 	case apitypes.Metadata:
 		return metadataText(v)
 	case json.RawMessage:

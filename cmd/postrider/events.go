@@ -139,9 +139,17 @@ func printExplanation(t terminal, asJSON bool, x apitypes.EventExplanation) erro
 	if asJSON {
 		return printJSON(t.out, x)
 	}
-	note := revisionText(x) + "\n"
-	if x.Deleted {
-		_, err := fmt.Fprintf(t.out, "%s did not get the event: it was deleted before\n%s", x.Endpoint, note)
+	note, text := revisionText(x)+"\n", ""
+	switch {
+	case x.Directed && x.Matches:
+		note, text = "", "gets the event, which names it"
+	case x.Directed:
+		note, text = "", "does not get the event, which names other endpoints"
+	case x.Deleted:
+		text = "did not get the event: it was deleted before"
+	}
+	if text != "" {
+		_, err := fmt.Fprintf(t.out, "%s %s\n%s", x.Endpoint, text, note)
 		return err
 	}
 	return printComparison(t, x.Endpoint.String(), note, x.Comparison)

@@ -23,6 +23,8 @@ type sendCmd struct {
 	OrderingKey    string `help:"Events with the same ordering key reach endpoints with --order by_key in the order they were published. Default: none."`
 	MaxAttempts    *int   `help:"How many attempts each delivery of the event has at most, 1 to 100. Default: as many as the retry schedule of its endpoint."`
 	APIVersion     string `name:"api-version" help:"The version of your own API that the data follows. Default: none."`
+
+	Endpoint []string `sep:"none" placeholder:"ID|UID" help:"Only to this endpoint of the account, whatever its event types and filters are. Can be repeated. Default: to those that subscribe."`
 }
 
 // Run publishes the event and prints its receipt. It checks the type and the data
@@ -42,7 +44,7 @@ func (c *sendCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, printReceipt, func(api *client.Client) (apitypes.Receipt, error) {
 		return api.Publish(ctx, apitypes.EventCreate{
 			About: about, Account: c.Account, Type: c.Type, Data: data, APIVersion: c.APIVersion,
-			IdempotencyKey: c.IdempotencyKey, OrderingKey: c.OrderingKey, MaxAttempts: c.MaxAttempts,
+			IdempotencyKey: c.IdempotencyKey, OrderingKey: c.OrderingKey, MaxAttempts: c.MaxAttempts, Endpoints: c.Endpoint,
 		})
 	})
 }

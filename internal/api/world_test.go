@@ -305,7 +305,7 @@ func (p *publisher) Publish(ctx context.Context, events []postrider.Event) ([]po
 	}
 	for {
 		receipts, err := p.try(ctx, events, func(e postrider.Event, to postrider.Endpoint) bool {
-			return to.Account == e.Account && to.Subscribes(e.Type)
+			return to.Account == e.Account && e.IsFor(&to)
 		})
 		if !errors.Is(err, store.ErrMoved) {
 			return receipts, err

@@ -34,6 +34,8 @@ type eventRecord struct {
 	Previous       []byte              `json:"previous,omitempty"`
 	ChangedPaths   []string            `json:"changed_paths,omitempty"`
 	Data           []byte              `json:"data"` // as base64: the bytes that were signed
+
+	Endpoints []postrider.EndpointID `json:"endpoints,omitempty"` // that alone got the event
 }
 
 // attemptRecord is an attempt, or a decision without a request. The last record of a delivery has
@@ -108,7 +110,7 @@ func recordOf(kind store.Kind, r store.ArchivedRow) any {
 			ID: e.ID, Account: e.Account, Type: e.Type, APIVersion: e.APIVersion, OrderingKey: e.OrderingKey, Sequence: e.Sequence,
 			Hops: e.Hops, MaxAttempts: e.MaxAttempts, IdempotencyKey: e.IdempotencyKey, CreatedAt: e.ID.Time().UTC(), Data: e.Data,
 			Subject: e.About.Subject, Channels: e.About.Channels, Metadata: e.About.Metadata, Internal: e.About.Internal,
-			Previous: e.About.Previous, ChangedPaths: e.About.ChangedPaths,
+			Previous: e.About.Previous, ChangedPaths: e.About.ChangedPaths, Endpoints: e.Endpoints,
 		}
 	}
 	a := r.Attempt

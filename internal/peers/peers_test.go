@@ -138,6 +138,8 @@ func fill(t *testing.T, v reflect.Value) {
 			f.SetBytes([]byte("{\"b\": 2}"))
 		case []string:
 			f.Set(reflect.ValueOf([]string{"first of " + v.Type().Field(i).Name, "second"}))
+		case []postrider.EndpointID:
+			f.Set(reflect.ValueOf([]postrider.EndpointID{{1}, {15: 2}}))
 		case map[string]string:
 			f.Set(reflect.ValueOf(map[string]string{"key of " + v.Type().Field(i).Name: "value"}))
 		case time.Time:
@@ -200,14 +202,14 @@ func TestTheProtocolNamesItsForm(t *testing.T) {
 	want := []string{
 		"Event.ID array", "Event.Account array", "Event.Type string", "Event.Data slice", "Event.APIVersion string", "Event.OrderingKey string",
 		"Event.Sequence int64", "Event.Hops int", "Event.TraceParent array", "Event.TraceState string", "Event.MaxAttempts int",
-		"Event.CreatedAt struct", "Event.About struct", "Event.IdempotencyKey string",
+		"Event.CreatedAt struct", "Event.About struct", "Event.Endpoints slice", "Event.IdempotencyKey string",
 		"About.Subject string", "About.Channels slice", "About.Metadata map", "About.Internal map", "About.Previous slice",
 		"About.ChangedPaths slice",
 		"Claimed.ID array", "Claimed.Endpoint array", "Claimed.Event ptr", "Claimed.Lane string", "Claimed.Attempt int", "Claimed.Step int",
 		"Claimed.Losses int", "Claimed.Token int64", "Claimed.ExpiresAt struct", "Claimed.ReplayedFrom array", "Claimed.ReplayJob array",
 		"Handed.Claimed struct", "Handed.Until struct", "Session.Token int64", "Session.Budget int",
 	}
-	if peers.Protocol != "postrider-handover-2" || !slices.Equal(fields, want) {
+	if peers.Protocol != "postrider-handover-3" || !slices.Equal(fields, want) {
 		t.Errorf("%s has the fields %q; name the protocol anew and change this test", peers.Protocol, fields)
 	}
 }

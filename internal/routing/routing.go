@@ -277,17 +277,27 @@ func (x *Table) Lookup(id postrider.EndpointID) (*store.EndpointSnapshot, bool) 
 // return the endpoint for it.
 func (x *Table) Wants(id postrider.EndpointID, e *postrider.Event) bool {
 	to, known := x.Lookup(id)
-	return known && to.Endpoint.Subscribes(e.Type) && holds(x.filterOf(to), filter.Of(e))
+	return known && e.IsFor(&to.Endpoint) && (len(e.Endpoints) > 0 || holds(x.filterOf(to), filter.Of(e)))
 }
 
 // Match returns the endpoints that want the event, ordered by id: those that subscribe to its type,
 // and whose filter, channels and changed paths, if they have them, hold for it. If there are more than most, or
 // comparing the event with the filters takes more than matchUnits, it returns nil and does not look at
 // the others, so the cost of a match is limited. last is the last endpoint that subscribes to the type,
-// whatever its filter says; zero: there is none. The caller must not change the slice.
+// whatever its filter says; zero: there is none. An event that names endpoints matches these alone, and
+// no types and filters are asked. The caller must not change the slice.
 func (x *Table) Match(e *postrider.Event, most int) (matched []*store.EndpointSnapshot, last postrider.EndpointID) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
+	if len(e.Endpoints) > 0 {
+		if matched = x.named(e); len(matched) > 0 {
+			last = matched[len(matched)-1].Endpoint.ID
+		}
+		if len(matched) > most {
+			matched = nil
+		}
+		return matched, last
+	}
 	var few [4]subscribers // enough for most types, and allocated on the stack
 	account := x.accounts[e.Account]
 	all := account.subscribers(few[:0], e.Type)
@@ -320,6 +330,16 @@ func (x *Table) Match(e *postrider.Event, most int) (matched []*store.EndpointSn
 		matched = append(matched, to)
 	}
 	return matched, last
+}
+
+// named returns the endpoints that the event names and the table has, ordered by id.
+func (x *Table) named(e *postrider.Event) (named []*store.EndpointSnapshot) {
+	for _, id := range e.Endpoints {
+		if to := x.endpoints[id]; to != nil && to.Endpoint.Account == e.Account {
+			named = append(named, to)
+		}
+	}
+	return named
 }
 
 // filtered returns the subscribers whose filter holds for the event, ordered by id. Of more than most
@@ -364,6 +384,9 @@ func (x *Table) WantsOrder(e *postrider.Event) bool {
 	if s == nil {
 		return false
 	}
+	if len(e.Endpoints) > 0 {
+		return slices.ContainsFunc(e.Endpoints, func(id postrider.EndpointID) bool { return s.ordered[id] != nil })
+	}
 	event := limited(e)
 	defer s.evaluation.add(time.Now())
 	for _, to := range s.ordered {
@@ -398,21 +421,25 @@ func (x *Table) MatchNext(job *store.FanOut, n int, until time.Time) (matched []
 		}
 		p := x.filterOf(to)
 		compared = compared || p != nil
-		if through = to.Endpoint.ID; holds(p, event) {
+		if through = to.Endpoint.ID; len(job.Event.Endpoints) > 0 || holds(p, event) {
 			matched = append(matched, to)
 		}
 	}
 	return matched, job.UpTo
 }
 
-// after returns lists of the endpoints after the cursor of a job that subscribe to its event, or did.
+// after returns lists of the endpoints after the cursor of a job that its event is for, or was.
 func (x *Table) after(job *store.FanOut) [][]*store.EndpointSnapshot {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	account := x.accounts[job.Event.Account]
 	lists := [][]*store.EndpointSnapshot{account.deletedSince(job.Event)}
-	for _, s := range account.subscribers(nil, job.Event.Type) {
-		lists = append(lists, s.all)
+	if len(job.Event.Endpoints) > 0 {
+		lists = append(lists, x.named(&job.Event))
+	} else {
+		for _, s := range account.subscribers(nil, job.Event.Type) {
+			lists = append(lists, s.all)
+		}
 	}
 	for i, list := range lists {
 		at, found := slices.BinarySearchFunc(list, job.Cursor, byID)

@@ -213,7 +213,7 @@ func (s *subscriptions) keepDeleted(to *store.EndpointSnapshot) {
 	s.deleted = slices.Insert(s.deleted, at, to)
 }
 
-// deletedSince returns the endpoints that subscribed to the event and were deleted
+// deletedSince returns the endpoints that the event was for and that were deleted
 // after it was accepted, ordered by id.
 func (s *subscriptions) deletedSince(e postrider.Event) []*store.EndpointSnapshot {
 	if s == nil {
@@ -221,7 +221,7 @@ func (s *subscriptions) deletedSince(e postrider.Event) []*store.EndpointSnapsho
 	}
 	var deleted []*store.EndpointSnapshot
 	for _, to := range s.deleted {
-		if !to.Endpoint.UpdatedAt.Before(e.CreatedAt) && to.Endpoint.Subscribes(e.Type) {
+		if !to.Endpoint.UpdatedAt.Before(e.CreatedAt) && e.IsFor(&to.Endpoint) {
 			deleted = append(deleted, to)
 		}
 	}

@@ -10,50 +10,57 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// EncodeAbout returns the stored form of the trace of an event and of what it says of itself: the bytes
-// of TraceParent, the text of TraceState, and if the event says something, a line feed and the form of
-// [appendAbout]. No TraceState has a line feed. It returns nil if the event has neither.
+// EncodeAbout returns the stored form of the trace of an event, of what it says of itself, and of its
+// Endpoints: the bytes of TraceParent, the text of TraceState, and if the event has one of the others, a
+// line feed and the form of [appendAbout]. No TraceState has a line feed. It returns nil if the event has
+// nothing of it.
 //
-// Both are in one column, because few events have them, and each further column costs every event a
+// All are in one column, because few events have them, and each further column costs every event a
 // byte on SQLite.
 func EncodeAbout(e *postrider.Event) []byte {
-	said := !e.About.IsZero()
-	if e.TraceParent.IsZero() && !said {
+	if e.TraceParent.IsZero() && !says(e) {
 		return nil
 	}
 	about := append(e.TraceParent[:len(e.TraceParent):len(e.TraceParent)], e.TraceState...)
-	if said {
-		about = appendAbout(append(about, '\n'), &e.About)
+	if says(e) {
+		about = appendAbout(append(about, '\n'), e)
 	}
 	return about
 }
 
-// labels are the fields of [postrider.About] that have few bytes, as they are stored.
+// says reports whether the event has something that appendAbout stores.
+func says(e *postrider.Event) bool { return !e.About.IsZero() || len(e.Endpoints) > 0 }
+
+// labels are the fields of [postrider.About] that have few bytes, and the endpoints of an event, as they
+// are stored.
 type labels struct {
 	Subject  string            `json:"subject,omitempty"`
 	Channels []string          `json:"channels,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Internal map[string]string `json:"internal,omitempty"`
+
+	Endpoints []postrider.EndpointID `json:"endpoints,omitempty"`
 }
 
-// appendAbout appends what an event says of itself: a line of JSON with the labels, and then what
+// appendAbout appends what an event says of itself, and its endpoints: a line of JSON with the labels, and then what
 // changed. That is Previous, which begins with a brace, or the paths, one in a line.
-func appendAbout(to []byte, a *postrider.About) []byte {
-	text := bytes.NewBuffer(to)
+func appendAbout(to []byte, e *postrider.Event) []byte {
+	text, a := bytes.NewBuffer(to), &e.About
 	lines := json.NewEncoder(text)
 	lines.SetEscapeHTML(false)
-	_ = lines.Encode(labels{a.Subject, a.Channels, a.Metadata, a.Internal}) // cannot fail: these are texts
+	_ = lines.Encode(labels{a.Subject, a.Channels, a.Metadata, a.Internal, e.Endpoints}) // cannot fail: these are texts
 	text.Write(a.Previous)
 	text.WriteString(strings.Join(a.ChangedPaths, "\n"))
 	return text.Bytes()
 }
 
-// DecodeAbout sets the trace of the event, and what it says of itself, from their stored form.
+// DecodeAbout sets the trace of the event, what it says of itself, and its endpoints, from their stored
+// form.
 //
 // A list reads no more than the first 16 KiB of that form. The trace and the labels are always within
 // them. What is cut off belongs to what changed, which lists leave out.
 func DecodeAbout(e *postrider.Event, kept []byte) error {
-	e.TraceParent, e.TraceState, e.About = postrider.TraceParent{}, "", postrider.About{}
+	e.TraceParent, e.TraceState, e.About, e.Endpoints = postrider.TraceParent{}, "", postrider.About{}, nil
 	if kept == nil {
 		return nil
 	}
@@ -71,6 +78,7 @@ func DecodeAbout(e *postrider.Event, kept []byte) error {
 	if err := json.Unmarshal(line, &l); err != nil {
 		return fmt.Errorf("scan what an event says of itself: %w", err)
 	}
+	e.Endpoints = l.Endpoints
 	e.About = postrider.About{Subject: l.Subject, Channels: l.Channels, Metadata: l.Metadata, Internal: l.Internal}
 	switch {
 	case len(changed) > 0 && changed[0] == '{':

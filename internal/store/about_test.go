@@ -16,6 +16,10 @@ func TestTheStoredFormOfAbout(t *testing.T) {
 	t.Parallel()
 	trace := postrider.TraceParent{0: 'a', 23: 'z'}
 	none := string(make([]byte, 24))
+	one, err := postrider.ParseID[postrider.EndpointID]("ep_01h455vb4pex5vsknk084sn02q")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		event postrider.Event
 		want  string
@@ -32,6 +36,11 @@ func TestTheStoredFormOfAbout(t *testing.T) {
 			none + "\n" + `{"channels":["c"],"metadata":{"a":"1","b":"2"},"internal":{"i":"\n"}}` + "\n$.b\n$.a",
 		},
 		{
+			postrider.Event{Endpoints: []postrider.EndpointID{one, one}, About: postrider.About{Subject: "s", Previous: []byte("{}")}},
+			none + "\n" + `{"subject":"s","endpoints":["ep_01h455vb4pex5vsknk084sn02q","ep_01h455vb4pex5vsknk084sn02q"]}` + "\n{}",
+		},
+		{postrider.Event{Endpoints: []postrider.EndpointID{one}}, none + "\n" + `{"endpoints":["ep_01h455vb4pex5vsknk084sn02q"]}` + "\n"},
+		{
 			postrider.Event{TraceParent: trace, TraceState: "a=b", About: postrider.About{Previous: []byte("{\n}")}},
 			string(trace[:]) + "a=b\n{}\n{\n}",
 		},
@@ -40,7 +49,7 @@ func TestTheStoredFormOfAbout(t *testing.T) {
 		if string(text) != tt.want || (text == nil) != (tt.want == "") {
 			t.Errorf("%+v is stored as %q, want %q", tt.event, text, tt.want)
 		}
-		got := postrider.Event{TraceState: "old", About: postrider.About{Subject: "old"}}
+		got := postrider.Event{TraceState: "old", Endpoints: []postrider.EndpointID{one}, About: postrider.About{Subject: "old"}}
 		if err := store.DecodeAbout(&got, text); err != nil {
 			t.Errorf("DecodeAbout(%q) = %v", text, err)
 		}

@@ -25,11 +25,11 @@ type KeyOwner struct {
 
 // ContentHash returns a SHA-256. Two publishes have the same content if their hashes are equal.
 // The hash covers the account, the type, the bytes of data, the ordering key, MaxAttempts, and what the
-// event says of itself, if it says something.
+// event says of itself and its endpoints, if it has one of them.
 func ContentHash(e postrider.Event) [32]byte {
 	last := strconv.AppendInt(nil, int64(e.MaxAttempts), 10)
-	if !e.About.IsZero() {
-		last = appendAbout(append(last, '\n'), &e.About)
+	if says(&e) {
+		last = appendAbout(append(last, '\n'), &e)
 	}
 	hash := sha256.New()
 	for _, part := range [][]byte{e.Account[:], []byte(e.Type), e.Data, []byte(e.OrderingKey), last} {

@@ -308,7 +308,7 @@ type publisher struct {
 
 func (p *publisher) Publish(ctx context.Context, events []postrider.Event) ([]postrider.Receipt, error) {
 	return p.publish(ctx, events, func(e postrider.Event, to postrider.Endpoint) bool {
-		return to.Account == e.Account && to.Subscribes(e.Type)
+		return to.Account == e.Account && e.IsFor(&to)
 	})
 }
 

@@ -68,7 +68,8 @@ func (s *Routes) Register(rt *rest.Router) {
 		Name: "explain-event", Path: "GET /events/{event}/explain",
 		Summary: "Explain why an endpoint got an event or not",
 		Description: "The answer is about the event types, filter, channels and changed that the endpoint had when the event was published, and says whether " +
-			"the present ones select the event. A test and a replay ask none of them.",
+			"the present ones select the event. A test and a replay ask none of them, and neither does an event that names its endpoints. " +
+			"After the data of the event was deleted, the response is a 410.",
 		Scope: read,
 	}, s.explainEvent)
 	s.registerPublishing(rt)
@@ -88,7 +89,7 @@ func viewFor(ctx context.Context) func(postrider.Event) apitypes.Event {
 			ID:    e.ID, Account: e.Account, Type: e.Type, APIVersion: render.OrNull(e.APIVersion),
 			OrderingKey: render.OrNull(e.OrderingKey), Sequence: render.OrNull(e.Sequence), IdempotencyKey: render.OrNull(e.IdempotencyKey),
 			Hops: e.Hops, MaxAttempts: render.OrNull(e.MaxAttempts), TraceID: e.Trace().String(), Test: postrider.IsTest(e.ID),
-			CreatedAt: render.Instant(e.CreatedAt), Data: e.Data,
+			CreatedAt: render.Instant(e.CreatedAt), Endpoints: e.Endpoints, Data: e.Data,
 		}
 	}
 }

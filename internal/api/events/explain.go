@@ -36,6 +36,15 @@ func (s *Routes) explainEvent(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+	if event.Data == nil { // whether it named endpoints is deleted, too
+		return nil, postrider.ErrGone
+	}
+	if len(event.Endpoints) > 0 {
+		view := apitypes.EventExplanation{Event: event.ID, Endpoint: to.ID, Directed: true}
+		view.Matches, view.TypeMatches = event.IsFor(&to), to.Subscribes(event.Type)
+		view.MatchesNow = view.Matches
+		return rest.Respond(view), nil
+	}
 	now, at := to.Subscription(), store.EventTime(event.ID)
 	then, err := s.Store.Subscription(ctx, store.SubscriptionQuery{Endpoint: to.ID, At: at})
 	if errors.Is(err, postrider.ErrNotFound) {
@@ -48,9 +57,6 @@ func (s *Routes) explainEvent(ctx context.Context, in *struct {
 	wants, errNow := subscriptionOf(now, rest.InfoOf(ctx).Caller)
 	if err := errors.Join(errThen, errNow); err != nil {
 		return nil, err
-	}
-	if event.Data == nil && (wanted.asksData() || wants.asksData()) {
-		return nil, postrider.ErrGone
 	}
 	compared, deleted := filter.Of(&event), to.Status == postrider.EndpointDeleted
 	view := apitypes.EventExplanation{

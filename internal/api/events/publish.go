@@ -96,7 +96,7 @@ func (s *Routes) publish(ctx context.Context, b rest.Raw) (int, error) {
 	// The faults are joined below, so that the client sees all of them at once.
 	keyErr := applyKeyHeader(&body, header)
 	hops, hopsErr := readHops(header)
-	e, err := s.event(ctx, &body)
+	e, err := s.event(ctx, &body, named{})
 	if err := errors.Join(keyErr, hopsErr, err); err != nil {
 		return 0, err
 	}
@@ -250,8 +250,9 @@ func (s *Routes) batch(ctx context.Context, bodies []apitypes.EventCreate) ([]po
 	}
 	events := make([]postrider.Event, 0, len(bodies))
 	var faults []error
+	known := named{}
 	for i := range bodies {
-		e, err := s.event(ctx, &bodies[i])
+		e, err := s.event(ctx, &bodies[i], known)
 		if err != nil && !errors.Is(err, postrider.ErrInvalid) && !errors.Is(err, rest.ErrTooLarge) {
 			return nil, err // not a fault of the request
 		}
@@ -276,16 +277,17 @@ func within(at string, err error) error {
 
 // event converts a publish body to an event, or returns all its faults. Data that is too large is a
 // fault of the field and gives a 413. A max_attempts of 0 or less is a fault.
-func (s *Routes) event(ctx context.Context, b *apitypes.EventCreate) (postrider.Event, error) {
+func (s *Routes) event(ctx context.Context, b *apitypes.EventCreate, known named) (postrider.Event, error) {
 	account, err := s.Names.RequireAccount(ctx, "account", b.Account)
+	endpoints, unknown := s.directed(ctx, account, b.Endpoints, known)
 	e := postrider.Event{
 		Account: account, Type: b.Type, Data: b.Data, APIVersion: b.APIVersion, OrderingKey: b.OrderingKey, IdempotencyKey: b.IdempotencyKey,
-		About: postrider.About(b.About),
+		About: postrider.About(b.About), Endpoints: endpoints,
 	}
 	if b.MaxAttempts != nil {
 		e.MaxAttempts = cmp.Or(*b.MaxAttempts, -1)
 	}
-	err = errors.Join(err, s.check(ctx, &e))
+	err = errors.Join(err, unknown, s.check(ctx, &e))
 	return e, err
 }
 

@@ -30,9 +30,6 @@ func subscriptionOf(of postrider.Subscription, caller *postrider.Caller) (s subs
 	return s, err
 }
 
-// asksData reports whether more than the type of an event decides.
-func (s *subscription) asksData() bool { return s.filter != nil || len(s.channels)+len(s.changed) > 0 }
-
 // change sets the fields that the request has. It returns all their faults, which are those of a change
 // of the endpoint.
 func (s *subscription) change(to apitypes.Subscription) error {

@@ -147,7 +147,7 @@ func (h *history) walk(ctx context.Context, add func(e *postrider.Event, deliver
 		n := 0
 		if err := h.read(ctx, func(context.Context) error {
 			for ; n < len(page.Items) && h.left > 0 && time.Now().Before(h.until); n++ {
-				if e := &page.Items[n]; !postrider.IsTest(e.ID) {
+				if e := &page.Items[n]; !postrider.IsTest(e.ID) && len(e.Endpoints) == 0 {
 					add(e, h.delivered[e.ID])
 					h.left--
 				}

@@ -241,6 +241,16 @@ func (s *Names) LiveEndpoint(ctx context.Context, text string) (postrider.Endpoi
 	return e, err
 }
 
+// EndpointOf returns the endpoint of the account that has this id or uid. A deleted one is reported as
+// missing.
+func (s *Names) EndpointOf(ctx context.Context, account postrider.AccountID, name string) (postrider.EndpointID, error) {
+	e, err := s.endpointOf(ctx, account, name)
+	if err == nil && e.Status == postrider.EndpointDeleted {
+		return postrider.EndpointID{}, postrider.ErrNotFound
+	}
+	return e.ID, err
+}
+
 // Event returns the event if the caller may see it. If retention has deleted the event, but a
 // delivery of the event is still stored, it returns the event of GoneEvent, which has no data.
 func (s *Names) Event(ctx context.Context, text string) (postrider.Event, error) {

@@ -37,7 +37,7 @@ func (s *Routes) leftOut(ctx context.Context, e postrider.Endpoint, span store.S
 	from, cut, err := newest(span.From, func(p store.Paging) (store.Page[postrider.Event], error) {
 		return s.Store.Events(ctx, store.EventQuery{Account: e.Account, Span: span, Paging: p})
 	}, func(event postrider.Event) time.Time {
-		if e.Subscribes(event.Type) && !postrider.IsTest(event.ID) && (eventType == "" || eventType == event.Type) {
+		if e.Subscribes(event.Type) && !postrider.IsTest(event.ID) && len(event.Endpoints) == 0 && (eventType == "" || eventType == event.Type) {
 			wanted[event.ID] = event.CreatedAt
 		}
 		return event.CreatedAt

@@ -164,7 +164,7 @@ func (s *Store) expungeEventLocked(e *postrider.Expunge, ev *event) {
 	s.events.remove(ev.ID)
 	s.countRemovedLocked(store.OldEvents, store.RowID(ev.ID))
 	gone := *ev.Event // claims share the old one
-	gone.Data, gone.About = nil, postrider.About{}
+	gone.Data, gone.About, gone.Endpoints = nil, postrider.About{}, nil
 	ev.Event = &gone
 }
 

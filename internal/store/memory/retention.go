@@ -99,7 +99,7 @@ func (s *Store) isNeededLocked(e *event) bool {
 func (s *Store) forgetEventLocked(e *event) {
 	s.events.remove(e.ID)
 	gone := *e.Event // claims share the old one
-	gone.Data, gone.About = nil, postrider.About{}
+	gone.Data, gone.About, gone.Endpoints = nil, postrider.About{}, nil
 	e.Event = &gone
 }
 

@@ -186,7 +186,7 @@ func archiveEvents(w *world) {
 	var want []store.ArchivedRow
 	e := w.endpoint()
 	talker := w.event(e.Account, w.to(e))
-	talker.Event.About = said
+	talker.Event.About, talker.Event.Endpoints = said, []postrider.EndpointID{{1}}
 	w.publish(store.Batch{talker})
 	for _, id := range append(w.pending(e, 2), talker.Deliveries[0].ID) {
 		event := w.stored(w.delivery(id).Event)

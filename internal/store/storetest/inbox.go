@@ -63,6 +63,7 @@ func publishAnswersInOrder(w *world) {
 	first, second := w.to(e), w.to(e)
 	a, b, c := w.event(e.Account, first), w.event(e.Account), w.event(e.Account, second)
 	a.Event.APIVersion, a.Event.Hops, a.Event.TraceParent, a.Event.TraceState, a.Event.MaxAttempts = "2026-01-01", 2, traced, tracedState, 3
+	a.Event.Endpoints = []postrider.EndpointID{e.ID}
 	a.Event.About, b.Event.About = said, postrider.About{Subject: "order/42", ChangedPaths: []string{"$.b", "$.a[0]"}}
 	got := w.publish(store.Batch{a, b}, store.Batch{c})
 	w.same("Publish", got, []store.Published{
@@ -189,6 +190,7 @@ func publishContent(w *world) {
 		"another type":               func(e *postrider.Event) { e.Type = "order.paid" },
 		"another ordering key":       func(e *postrider.Event) { e.OrderingKey = "o" },
 		"another number of attempts": func(e *postrider.Event) { e.MaxAttempts = 2 },
+		"endpoints that it names":    func(e *postrider.Event) { e.Endpoints = []postrider.EndpointID{{1}} },
 		"another subject":            func(e *postrider.Event) { e.About.Subject = "order/42" },
 		"other bytes":                func(e *postrider.Event) { e.Data = []byte(`{"a":1}`) },
 	} {

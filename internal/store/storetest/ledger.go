@@ -205,6 +205,9 @@ func eventsData(w *world) {
 	w.same("the event as a whole", page.Items, []postrider.Event{e.Event})
 	e = w.event(w.account())
 	e.Event.TraceParent, e.Event.TraceState, e.Event.About = traced, tracedState, largest()
+	for i := range postrider.MaxEventEndpoints {
+		e.Event.Endpoints = append(e.Event.Endpoints, postrider.EndpointID{byte(i), 15: 0xff})
+	}
 	w.publish(store.Batch{e})
 	page, err = w.Events(w.Context(), store.EventQuery{Account: e.Event.Account})
 	w.ok(err)

@@ -79,6 +79,7 @@ func (h *history) event(account postrider.AccountID) store.NewEvent {
 		MaxAttempts:    pick(h, "max attempts", 0, 0, 2),
 		TraceParent:    pick(h, "trace", postrider.TraceParent{}, traced),
 		About:          pick(h, "about", postrider.About{}, postrider.About{}, said),
+		Endpoints:      pick(h, "endpoints", nil, nil, []postrider.EndpointID{{1}}),
 		OrderingKey:    pick(h, "ordering key", "", "", string(postrider.SkipDead), string(postrider.PauseOnDead)),
 	}}
 	var own []postrider.Endpoint

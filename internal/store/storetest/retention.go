@@ -114,6 +114,7 @@ func forgetEventsPending(w *world) {
 	ids := w.pending(e, 2*forgetLimit+1)
 	last := w.event(e.Account, w.to(e))
 	last.Event.TraceParent, last.Event.TraceState, last.Event.About = traced, "a=b", said
+	last.Event.Endpoints = []postrider.EndpointID{e.ID}
 	w.publish(store.Batch{last})
 	ids = append(ids, last.Deliveries[0].ID)
 	replay := w.replay(w.ended(w.endpoint()).ID) // has an id of its own

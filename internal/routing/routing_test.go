@@ -34,8 +34,11 @@ var abouts = []postrider.About{
 // wants reports whether the endpoint wants the event, without a table.
 func wants(t *rapid.T, e postrider.Endpoint, event *postrider.Event) bool {
 	t.Helper()
-	if e.Account != event.Account || e.Status == postrider.EndpointDeleted || !e.Subscribes(event.Type) {
+	if e.Account != event.Account || e.Status == postrider.EndpointDeleted || !event.IsFor(&e) {
 		return false
+	}
+	if len(event.Endpoints) > 0 {
+		return true
 	}
 	has := func(channel string) bool { return slices.Contains(event.About.Channels, channel) }
 	if len(e.Policy.Channels) > 0 && !slices.ContainsFunc(e.Policy.Channels, has) {
@@ -95,7 +98,14 @@ func TestTableMatchesAsEachEndpointWould(t *testing.T) {
 			for _, eventType := range types {
 				data := rapid.SampledFrom([]string{`{}`, `{"a": 1}`, `{"a": 2, "b": "xy"}`, `no JSON`}).Draw(t, "data")
 				about := rapid.SampledFrom(abouts).Draw(t, "about")
-				checkMatch(t, x, endpoints, &postrider.Event{Account: account, Type: eventType, Data: []byte(data), About: about})
+				event := &postrider.Event{Account: account, Type: eventType, Data: []byte(data), About: about}
+				checkMatch(t, x, endpoints, event)
+				for _, to := range endpoints { // of any account, and deleted ones
+					if rapid.Bool().Draw(t, "named") {
+						event.Endpoints = append(event.Endpoints, to.ID)
+					}
+				}
+				checkMatch(t, x, endpoints, event)
 			}
 		}
 	})
@@ -106,7 +116,7 @@ func checkMatch(t *rapid.T, x *Table, endpoints []postrider.Endpoint, e *postrid
 	var want, got []postrider.EndpointID
 	var last postrider.EndpointID // of those that subscribe
 	for _, to := range endpoints {
-		if to.Account == e.Account && to.Status != postrider.EndpointDeleted && to.Subscribes(e.Type) {
+		if to.Account == e.Account && to.Status != postrider.EndpointDeleted && e.IsFor(&to) {
 			last = to.ID
 		}
 		if wants(t, to, e) {

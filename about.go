@@ -3,7 +3,9 @@ package postrider
 import (
 	"encoding/json"
 	"fmt"
+	"mime"
 	"slices"
+	"strings"
 )
 
 // About is what an event says of itself, beside its type and its data. An empty field says nothing.
@@ -18,6 +20,7 @@ type About struct {
 	// ChangedPaths are the places in the data that changed, such as $.status. An event has either
 	// Previous or ChangedPaths.
 	ChangedPaths []string
+	ContentType  string // media type of data that is not JSON; empty: it is JSON
 }
 
 // The limits of what an event says of itself. Lengths are in bytes.
@@ -26,16 +29,17 @@ const (
 	MaxChannels     = 10
 	MaxChannel      = 128
 	MaxChangedPaths = 100
+	MaxContentType  = 128
 )
 
 // IsZero reports whether the event says nothing of itself.
 func (a *About) IsZero() bool {
-	return a.Subject == "" && len(a.Channels)+len(a.Metadata)+len(a.Internal)+len(a.Previous)+len(a.ChangedPaths) == 0
+	return a.Subject == "" && a.ContentType == "" && len(a.Channels)+len(a.Metadata)+len(a.Internal)+len(a.Previous)+len(a.ChangedPaths) == 0
 }
 
 // Size returns the number of bytes of all fields.
 func (a *About) Size() int {
-	n := len(a.Subject) + len(a.Previous) + sizeOf(a.Metadata) + sizeOf(a.Internal)
+	n := len(a.Subject) + len(a.ContentType) + len(a.Previous) + sizeOf(a.Metadata) + sizeOf(a.Internal)
 	for _, list := range [...][]string{a.Channels, a.ChangedPaths} {
 		for _, text := range list {
 			n += len(text)
@@ -66,7 +70,22 @@ func (a *About) Check() error {
 	f.add(len(a.Previous) > 0 && a.Previous[0] != '{', "previous", FaultMalformed, "must be an object")
 	f.paths("changed_paths", a.ChangedPaths, MaxChangedPaths)
 	f.add(len(a.Previous) > 0 && len(a.ChangedPaths) > 0, "changed_paths", FaultContradictory, "must be left out with previous")
+	f.add(len(a.Previous) > 0 && a.ContentType != "", "previous", FaultContradictory, "must be left out with content_type")
+	f.contentType(a.ContentType)
 	return f.joined()
+}
+
+// contentType checks the media type of data that is not JSON, which becomes a header of requests.
+func (f *faults) contentType(text string) {
+	if text == "" {
+		return
+	}
+	kind, _, err := mime.ParseMediaType(text)
+	hidden := func(r rune) bool { return r < ' ' || r > '~' }
+	f.add(err != nil || !strings.Contains(kind, "/") || strings.ContainsFunc(text, hidden) || strings.TrimSpace(text) != text,
+		"content_type", FaultMalformed, "must be a media type such as text/csv")
+	f.add(kind == "application/json", "content_type", FaultContradictory, "must be left out for JSON")
+	f.short("content_type", text, MaxContentType)
 }
 
 // channels checks the channels of an event or of an endpoint.

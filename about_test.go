@@ -57,6 +57,14 @@ func TestAboutCheck(t *testing.T) {
 		{"repeated", postrider.About{
 			Channels: []string{"a", "b", "a"}, ChangedPaths: []string{"$", "$"},
 		}, []string{"channels[2]", "changed_paths[1]"}},
+		{"a long media type", postrider.About{ContentType: `text/csv; charset="utf-8"; ` + "a=" + long(100)}, []string{"content_type"}},
+		{"another media type", postrider.About{ContentType: `application/vnd.acme+json; charset="utf-8"`, ChangedPaths: []string{"$"}}, nil},
+		{"a media type of JSON", postrider.About{ContentType: "Application/JSON; charset=utf-8"}, []string{"content_type"}},
+		{"half a media type", postrider.About{ContentType: "text"}, []string{"content_type"}},
+		{"a media type of two lines", postrider.About{ContentType: "text/csv;\r\n a=b"}, []string{"content_type"}},
+		{"a media type with a space", postrider.About{ContentType: "text/csv "}, []string{"content_type"}},
+		{"a media type in German", postrider.About{ContentType: `text/csv; a="ü"`}, []string{"content_type"}},
+		{"a text and an object before", postrider.About{ContentType: "text/csv", Previous: []byte("{}")}, []string{"previous"}},
 		{"no object before", postrider.About{Previous: []byte("[]")}, []string{"previous"}},
 		{"both", postrider.About{Previous: []byte("{}"), ChangedPaths: []string{"$"}}, []string{"changed_paths"}},
 	} {

@@ -13,7 +13,7 @@ type Event struct {
 	ID          EventID
 	Account     AccountID
 	Type        string
-	Data        []byte // JSON
+	Data        []byte // JSON, unless About has a ContentType
 	APIVersion  string // the producer's own API version; may be empty
 	OrderingKey string // may be empty
 	// Place among the account's events with this ordering key, from 1; 0: the event has no ordering

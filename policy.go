@@ -94,7 +94,7 @@ type Payload string
 
 // The payloads.
 const (
-	PayloadEnvelope Payload = "envelope" // {"id","type","api_version","timestamp","data","previous"}
+	PayloadEnvelope Payload = "envelope" // {"id","type","api_version","timestamp","content_type","data","previous"}
 	PayloadRaw      Payload = "raw"      // only the event's data
 )
 

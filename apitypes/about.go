@@ -11,4 +11,5 @@ type About struct {
 	Internal     map[string]string `json:"internal,omitempty" nullable:"false" doc:"As metadata, but no caller that is bound to an account can read or set it."`
 	Previous     json.RawMessage   `json:"previous,omitempty" doc:"The object before the change that the event tells of: a JSON object. It is stored with the bytes that were sent. Lists leave it out."`
 	ChangedPaths []string          `json:"changed_paths,omitempty" nullable:"false" maxItems:"100" example:"[\"$.status\"]" doc:"Places in data that changed, of at most 256 bytes each: $, which is all of data, followed by names and indexes, as in $.items[0].id. An event has either previous or changed_paths. Lists leave them out."`
+	ContentType  string            `json:"content_type,omitempty" minLength:"1" maxLength:"128" example:"text/csv" doc:"Media type of data that is not JSON. Then data is a string: the text, or its base64 with data_encoding. It cannot be application/json, and previous must be left out. Filters see no fields of such data."`
 }

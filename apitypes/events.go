@@ -12,7 +12,8 @@ type EventCreate struct {
 
 	Account        string          `json:"account,omitempty" minLength:"1" doc:"Id or uid of the account. A key that is bound to an account may leave it out."`
 	Type           string          `json:"type" example:"order.created" doc:"Types that begin with postrider. are the server's own."`
-	Data           json.RawMessage `json:"data" doc:"Any JSON value. Its bytes are stored, signed and sent unchanged."`
+	Data           json.RawMessage `json:"data" doc:"Any JSON value. Its bytes are stored, signed and sent unchanged. With content_type a string, whose bytes are the data."`
+	DataEncoding   string          `json:"data_encoding,omitempty" enum:"base64" doc:"With content_type: data is the base64 of the bytes. Left out: it is their text."`
 	IdempotencyKey string          `json:"idempotency_key,omitempty" minLength:"1" maxLength:"256" doc:"A repeat with the same key and content publishes nothing; the response has the id of the first event."`
 	OrderingKey    string          `json:"ordering_key,omitempty" maxLength:"256" doc:"Events with the same key are numbered in the order in which they were accepted. Endpoints with order by_key receive them in this order."`
 	APIVersion     string          `json:"api_version,omitempty" maxLength:"64" doc:"Version of your own API that data follows."`
@@ -70,9 +71,11 @@ type Event struct {
 	Test           bool                `json:"test" doc:"True: the event is a test, from POST /endpoints/{endpoint}/test. No producer published it."`
 	CreatedAt      Time                `json:"created_at" format:"date-time"`
 
+	DataEncoding string `json:"data_encoding,omitempty" enum:"base64" doc:"Only with content_type: data is the base64 of the bytes, because they are no UTF-8. Left out: it is their text."`
+
 	Endpoints []postrider.EndpointID `json:"endpoints,omitempty" nullable:"false" doc:"The only endpoints that the event is for. Left out: those that subscribe to it."`
 
-	Data json.RawMessage `json:"data,omitempty" doc:"Data of the event. Lists leave it out, and so does every response after the data was deleted. The event cannot be replayed then; an archive may have it, see GET /archive/records."`
+	Data json.RawMessage `json:"data,omitempty" doc:"Data of the event, as it was published. Lists leave it out, and so does every response after the data was deleted. The event cannot be replayed then; an archive may have it, see GET /archive/records."`
 }
 
 // EventExplanation says whether an endpoint wanted an event when it was published.

@@ -17,7 +17,7 @@ type sendCmd struct {
 	aboutFlags `embed:""`
 
 	Type           string `arg:"" help:"The event's type, for example order.created."`
-	Data           string `arg:"" default:"-" help:"The event's data as JSON; @FILE reads a file, - reads stdin."`
+	Data           string `arg:"" default:"-" help:"The event's data as JSON, or as --content-type says; @FILE reads a file, - reads stdin."`
 	Account        string `required:"" help:"The account that the event belongs to, by id or uid."`
 	IdempotencyKey string `help:"A key of your own for the event. A second event with the same key is not delivered. Default: a random key."`
 	OrderingKey    string `help:"Events with the same ordering key reach endpoints with --order by_key in the order they were published. Default: none."`
@@ -33,7 +33,7 @@ func (c *sendCmd) Run(ctx context.Context, t terminal) error {
 	if err := postrider.CheckType("TYPE", c.Type); err != nil {
 		return misused("%v", err)
 	}
-	data, err := readData(t, "DATA", c.Data)
+	data, encoding, err := c.data(t)
 	if err != nil {
 		return err
 	}
@@ -43,10 +43,22 @@ func (c *sendCmd) Run(ctx context.Context, t terminal) error {
 	}
 	return ask(t, c.target, printReceipt, func(api *client.Client) (apitypes.Receipt, error) {
 		return api.Publish(ctx, apitypes.EventCreate{
-			About: about, Account: c.Account, Type: c.Type, Data: data, APIVersion: c.APIVersion,
+			About: about, Account: c.Account, Type: c.Type, Data: data, DataEncoding: encoding, APIVersion: c.APIVersion,
 			IdempotencyKey: c.IdempotencyKey, OrderingKey: c.OrderingKey, MaxAttempts: c.MaxAttempts, Endpoints: c.Endpoint,
 		})
 	})
+}
+
+// data returns the data in the form of the API, and its encoding.
+func (c *sendCmd) data(t terminal) (json.RawMessage, string, error) {
+	if c.ContentType == "" {
+		data, err := readData(t, "DATA", c.Data)
+		return data, "", err
+	}
+	text, err := readText(t, c.Data)
+	e := postrider.Event{Data: text, About: postrider.About{ContentType: c.ContentType}}
+	data, encoding := e.JSONData()
+	return data, encoding, err
 }
 
 // aboutFlags are the flags for what an event says of itself.
@@ -56,13 +68,15 @@ type aboutFlags struct {
 	Metadata    map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"A name and a value of your own, which the account's customers can read. Can be repeated."`
 	Internal    map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"As --metadata, but nobody who is bound to an account can read it. Can be repeated."`
 	Previous    string            `placeholder:"FILE" help:"File with the object before the change that the event tells of, as JSON; - is stdin."`
+	ContentType string            `placeholder:"TYPE" help:"The media type of data that is not JSON, for example text/csv. Default: the data is JSON."`
 	ChangedPath []string          `sep:"none" placeholder:"PATH" help:"A place in the data that changed, for example $.status. Can be repeated."`
 }
 
 // about returns the flags in the form of the API. It sends the bytes of the file unchanged.
 func (f aboutFlags) about(t terminal) (apitypes.About, error) {
 	about := apitypes.About{
-		Subject: f.Subject, Channels: f.Channel, Metadata: f.Metadata, Internal: f.Internal, ChangedPaths: f.ChangedPath,
+		Subject: f.Subject, Channels: f.Channel, Metadata: f.Metadata, Internal: f.Internal, ContentType: f.ContentType,
+		ChangedPaths: f.ChangedPath,
 	}
 	if f.Previous == "" {
 		return about, nil
@@ -87,22 +101,28 @@ func printReceipt(t terminal, asJSON bool, receipt apitypes.Receipt) error {
 	return err
 }
 
-// readData returns the data of an event: the argument itself, the file after an @, or stdin for
-// "-". The data must be JSON. It is sent unchanged, with its white space, because receivers verify
-// a signature of these bytes. name is the name of the argument.
+// readData returns the JSON of [readText]. It is sent unchanged, with its white space, because receivers
+// verify a signature of these bytes. name is the name of the argument.
 func readData(t terminal, name, argument string) (json.RawMessage, error) {
-	text := []byte(argument)
-	if file, ok := strings.CutPrefix(argument, "@"); ok || argument == "-" {
-		var err error
-		if !ok {
-			file = "-"
-		}
-		if text, err = readSource(t, file); err != nil {
-			return nil, fmt.Errorf("read data: %w", err)
-		}
-	}
-	if !json.Valid(text) {
+	text, err := readText(t, argument)
+	if err == nil && !json.Valid(text) {
 		return nil, misused("%s: must be JSON", name)
+	}
+	return text, err
+}
+
+// readText returns the data of an event: the argument itself, the file after an @, or stdin for "-".
+func readText(t terminal, argument string) ([]byte, error) {
+	file, ok := strings.CutPrefix(argument, "@")
+	if !ok && argument != "-" {
+		return []byte(argument), nil
+	}
+	if !ok {
+		file = "-"
+	}
+	text, err := readSource(t, file)
+	if err != nil {
+		return nil, fmt.Errorf("read data: %w", err)
 	}
 	return text, nil
 }

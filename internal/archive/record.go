@@ -33,6 +33,7 @@ type eventRecord struct {
 	Internal       map[string]string   `json:"internal,omitempty"`
 	Previous       []byte              `json:"previous,omitempty"`
 	ChangedPaths   []string            `json:"changed_paths,omitempty"`
+	ContentType    string              `json:"content_type,omitempty"`
 	Data           []byte              `json:"data"` // as base64: the bytes that were signed
 
 	Endpoints []postrider.EndpointID `json:"endpoints,omitempty"` // that alone got the event
@@ -110,7 +111,8 @@ func recordOf(kind store.Kind, r store.ArchivedRow) any {
 			ID: e.ID, Account: e.Account, Type: e.Type, APIVersion: e.APIVersion, OrderingKey: e.OrderingKey, Sequence: e.Sequence,
 			Hops: e.Hops, MaxAttempts: e.MaxAttempts, IdempotencyKey: e.IdempotencyKey, CreatedAt: e.ID.Time().UTC(), Data: e.Data,
 			Subject: e.About.Subject, Channels: e.About.Channels, Metadata: e.About.Metadata, Internal: e.About.Internal,
-			Previous: e.About.Previous, ChangedPaths: e.About.ChangedPaths, Endpoints: e.Endpoints,
+			Previous: e.About.Previous, ChangedPaths: e.About.ChangedPaths, ContentType: e.About.ContentType,
+			Endpoints: e.Endpoints,
 		}
 	}
 	a := r.Attempt

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/filter"
 )
 
@@ -154,5 +155,22 @@ func TestWithChannels(t *testing.T) {
 	}
 	if got := both.Explain(&filter.Event{}); len(got.Conditions) != 1 {
 		t.Errorf("WithChannels has changed the pattern: %+v", got)
+	}
+}
+
+// A text may look like JSON. If the event says that it is none, it has no fields.
+func TestOtherDataHasNoFields(t *testing.T) {
+	t.Parallel()
+	p, err := filter.Parse([]byte(`{"data": {"a": [1]}, "subject": ["s"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := postrider.Event{Data: []byte(`{"a": 1}`), About: postrider.About{Subject: "s"}}
+	if !p.Matches(filter.Of(&e)) {
+		t.Error("the pattern does not hold for JSON")
+	}
+	e.About.ContentType = "text/plain"
+	if p.Matches(filter.Of(&e)) {
+		t.Error("the pattern holds for a text")
 	}
 }

@@ -61,8 +61,12 @@ func (e *Event) Exceeded() bool { return e.meter.empty() }
 // Of returns the event in the form that patterns are compared with. Everybody who compares a stored
 // event uses it, so all get the same answer. The event must not change while the result is in use.
 func Of(e *postrider.Event) *Event {
+	data := e.Data
+	if e.About.ContentType != "" { // a text such as 42 would be JSON
+		data = nil
+	}
 	return &Event{
-		Data: e.Data, Type: e.Type, Subject: e.About.Subject, Channels: e.About.Channels,
+		Data: data, Type: e.Type, Subject: e.About.Subject, Channels: e.About.Channels,
 		Metadata: e.About.Metadata, Internal: e.About.Internal, Previous: e.About.Previous, ChangedPaths: e.About.ChangedPaths,
 	}
 }

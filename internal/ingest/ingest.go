@@ -240,12 +240,12 @@ type indexed struct {
 	terms []store.Term
 }
 
-// index returns the terms of event i, made with the paths that its type has now. It makes them once,
-// in the goroutine of the caller. The goroutine that commits makes them again only if the paths have
-// changed.
+// index returns the terms of event i, made with the paths that its type has now. Data that is not JSON
+// has none. It makes them once, in the goroutine of the caller. The goroutine that commits makes them
+// again only if the paths have changed.
 func (in *Ingest) index(p *publish, i int) []store.Term {
 	paths := in.table.Paths(p.events[i].Type)
-	if len(paths) == 0 {
+	if len(paths) == 0 || p.events[i].About.ContentType != "" {
 		return nil
 	}
 	has := p.indexed[i]

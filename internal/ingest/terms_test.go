@@ -62,6 +62,9 @@ func TestEventsHaveTheTermsOfThePathsAtTheirCommit(t *testing.T) {
 			t.Errorf("event %d: the term %d finds %v", i, want, got)
 		}
 	}
+	plain := r.event("", `55555`)
+	plain.About.ContentType = "text/plain"
+	r.publish(plain)
 	if n := made.Load(); n != 2 {
 		t.Errorf("terms were made %d times, want 2", n)
 	}

@@ -39,7 +39,8 @@ type labels struct {
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Internal map[string]string `json:"internal,omitempty"`
 
-	Endpoints []postrider.EndpointID `json:"endpoints,omitempty"`
+	Endpoints   []postrider.EndpointID `json:"endpoints,omitempty"`
+	ContentType string                 `json:"content_type,omitempty"`
 }
 
 // appendAbout appends what an event says of itself, and its endpoints: a line of JSON with the labels, and then what
@@ -48,7 +49,7 @@ func appendAbout(to []byte, e *postrider.Event) []byte {
 	text, a := bytes.NewBuffer(to), &e.About
 	lines := json.NewEncoder(text)
 	lines.SetEscapeHTML(false)
-	_ = lines.Encode(labels{a.Subject, a.Channels, a.Metadata, a.Internal, e.Endpoints}) // cannot fail: these are texts
+	_ = lines.Encode(labels{a.Subject, a.Channels, a.Metadata, a.Internal, e.Endpoints, a.ContentType}) // cannot fail: these are texts
 	text.Write(a.Previous)
 	text.WriteString(strings.Join(a.ChangedPaths, "\n"))
 	return text.Bytes()
@@ -79,7 +80,9 @@ func DecodeAbout(e *postrider.Event, kept []byte) error {
 		return fmt.Errorf("scan what an event says of itself: %w", err)
 	}
 	e.Endpoints = l.Endpoints
-	e.About = postrider.About{Subject: l.Subject, Channels: l.Channels, Metadata: l.Metadata, Internal: l.Internal}
+	e.About = postrider.About{
+		Subject: l.Subject, Channels: l.Channels, Metadata: l.Metadata, Internal: l.Internal, ContentType: l.ContentType,
+	}
 	switch {
 	case len(changed) > 0 && changed[0] == '{':
 		e.About.Previous = slices.Clone(changed)

@@ -39,6 +39,7 @@ func TestTheStoredFormOfAbout(t *testing.T) {
 			postrider.Event{Endpoints: []postrider.EndpointID{one, one}, About: postrider.About{Subject: "s", Previous: []byte("{}")}},
 			none + "\n" + `{"subject":"s","endpoints":["ep_01h455vb4pex5vsknk084sn02q","ep_01h455vb4pex5vsknk084sn02q"]}` + "\n{}",
 		},
+		{postrider.Event{About: postrider.About{ContentType: "text/csv"}}, none + "\n{\"content_type\":\"text/csv\"}\n"},
 		{postrider.Event{Endpoints: []postrider.EndpointID{one}}, none + "\n" + `{"endpoints":["ep_01h455vb4pex5vsknk084sn02q"]}` + "\n"},
 		{
 			postrider.Event{TraceParent: trace, TraceState: "a=b", About: postrider.About{Previous: []byte("{\n}")}},

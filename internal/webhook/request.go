@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -87,6 +88,8 @@ func (d *draft) message(t *target, buffer []byte) (m signature.Message, _ []byte
 // its credentials. No name appears twice, because [target.addOwnLines] has checked that.
 func (d *draft) appendHeader(t *target, header []byte, m signature.Message, size int) (_ []byte, err error) {
 	header = append(header, t.prefix...)
+	header = append(header, d.contentType()...)
+	header = append(header, "\r\nContent-Length: "...)
 	header = strconv.AppendInt(header, int64(size), 10)
 	if t.writesID {
 		header = append(header, "\r\nWebhook-Id: "...)
@@ -111,6 +114,14 @@ func (d *draft) appendHeader(t *target, header []byte, m signature.Message, size
 		}
 	}
 	return append(t.appendOwnLines(header, d.token), "\r\n"...), nil
+}
+
+// contentType returns the media type of the body.
+func (d *draft) contentType() string {
+	if d.to.Endpoint.Policy.Payload == postrider.PayloadRaw {
+		return cmp.Or(d.claimed.Event.About.ContentType, "application/json")
+	}
+	return "application/json"
 }
 
 // appendTrace appends a traceparent that makes the receiver's spans children of this attempt's
@@ -140,7 +151,7 @@ func (t *target) appendOwnLines(header []byte, token string) []byte {
 
 // appendEnvelope appends the JSON that receivers expect, which contains the event's bytes
 // unchanged, and those of previous, unless it is empty. These bytes are JSON, because the API has
-// checked them.
+// checked them. Data that is not JSON becomes a string; see [postrider.Event.JSONData].
 func appendEnvelope(b []byte, id string, e *postrider.Event, previous []byte) []byte {
 	b = append(b, `{"id":"`...)
 	b = append(b, id...)
@@ -151,9 +162,18 @@ func appendEnvelope(b []byte, id string, e *postrider.Event, previous []byte) []
 		b = appendString(b, e.APIVersion)
 	}
 	b = append(b, `,"timestamp":"`...)
-	b = appendTime(b, e.CreatedAt)
-	b = append(b, `","data":`...)
-	b = append(b, e.Data...)
+	b = append(appendTime(b, e.CreatedAt), '"')
+	data, encoding := e.JSONData()
+	if e.About.ContentType != "" {
+		b = append(b, `,"content_type":`...)
+		b = appendString(b, e.About.ContentType)
+	}
+	if encoding != "" {
+		b = append(b, `,"data_encoding":`...)
+		b = appendString(b, encoding)
+	}
+	b = append(b, `,"data":`...)
+	b = append(b, data...)
 	if len(previous) > 0 {
 		b = append(b, `,"previous":`...)
 		b = append(b, previous...)

@@ -31,7 +31,7 @@ type target struct {
 	url    *url.URL
 	server egress.Server
 
-	// prefix is the beginning of every header, up to the value of Content-Length. ownLines are the
+	// prefix is the beginning of every header, up to the value of Content-Type. ownLines are the
 	// lines of the endpoint's own headers and of its authentication, without an OAuth2 token.
 	prefix, ownLines []byte
 
@@ -266,7 +266,7 @@ func (ts *targets) prefixOf(u *url.URL, gzip bool) []byte {
 	if gzip {
 		coding = "Content-Encoding: gzip\r\n"
 	}
-	return []byte("POST " + ts.requestLine(u) + "Content-Type: application/json\r\n" + coding + "Content-Length: ")
+	return []byte("POST " + ts.requestLine(u) + coding + "Content-Type: ")
 }
 
 // requestLine returns the part after the method: the rest of the request line, Host and User-Agent.

@@ -389,33 +389,6 @@ func TestRawPayloadIsTheDataAlone(t *testing.T) {
 	}
 }
 
-// The object before a change is sent to endpoints that ask for it, with its bytes.
-func TestAnEnvelopeHasPreviousIfAsked(t *testing.T) {
-	t.Parallel()
-	e, changed, silent := open(t, laptop()), event(`{"a": 2}`), event(`{"a": 2}`)
-	changed.About.Previous = []byte(`{ "a": 1.0, "b": "` + strings.Repeat("é", 3000) + `" }`)
-	asks := func(r *store.EndpointSnapshot) { r.Endpoint.Policy.IncludePrevious = true }
-	for _, tt := range []struct {
-		event *postrider.Event
-		to    store.EndpointSnapshot
-		ends  string
-	}{
-		{changed, routed("http://127.0.0.1:1/", asks), `,"data":{"a": 2},"previous":` + string(changed.About.Previous) + "}"},
-		{changed, routed("http://127.0.0.1:1/"), `,"data":{"a": 2}}`},
-		{silent, routed("http://127.0.0.1:1/", asks), `,"data":{"a": 2}}`},
-	} {
-		c := claimed(tt.event)
-		built, err := e.Build(&c, &tt.to, time.Unix(1760000000, 0))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, body := parse(t, built.Bytes); !json.Valid(body) || !strings.HasSuffix(string(body), tt.ends) {
-			t.Errorf("the body is %s, want it to end in %s", body, tt.ends)
-		}
-		built.Release()
-	}
-}
-
 func TestEverySchemeAndSecretVerifies(t *testing.T) {
 	t.Parallel()
 	r := testkit.NewReceiver(t, testkit.Status(200))

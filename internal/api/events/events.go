@@ -84,12 +84,13 @@ func viewFor(ctx context.Context) func(postrider.Event) apitypes.Event {
 		if bound {
 			e.About.Internal = nil
 		}
+		data, encoding := e.JSONData()
 		return apitypes.Event{
 			About: apitypes.About(e.About),
 			ID:    e.ID, Account: e.Account, Type: e.Type, APIVersion: render.OrNull(e.APIVersion),
 			OrderingKey: render.OrNull(e.OrderingKey), Sequence: render.OrNull(e.Sequence), IdempotencyKey: render.OrNull(e.IdempotencyKey),
 			Hops: e.Hops, MaxAttempts: render.OrNull(e.MaxAttempts), TraceID: e.Trace().String(), Test: postrider.IsTest(e.ID),
-			CreatedAt: render.Instant(e.CreatedAt), Endpoints: e.Endpoints, Data: e.Data,
+			CreatedAt: render.Instant(e.CreatedAt), Endpoints: e.Endpoints, Data: data, DataEncoding: encoding,
 		}
 	}
 }

@@ -280,14 +280,15 @@ func within(at string, err error) error {
 func (s *Routes) event(ctx context.Context, b *apitypes.EventCreate, known named) (postrider.Event, error) {
 	account, err := s.Names.RequireAccount(ctx, "account", b.Account)
 	endpoints, unknown := s.directed(ctx, account, b.Endpoints, known)
+	data, unread := postrider.ParseData(b.ContentType, b.Data, b.DataEncoding)
 	e := postrider.Event{
-		Account: account, Type: b.Type, Data: b.Data, APIVersion: b.APIVersion, OrderingKey: b.OrderingKey, IdempotencyKey: b.IdempotencyKey,
+		Account: account, Type: b.Type, Data: data, APIVersion: b.APIVersion, OrderingKey: b.OrderingKey, IdempotencyKey: b.IdempotencyKey,
 		About: postrider.About(b.About), Endpoints: endpoints,
 	}
 	if b.MaxAttempts != nil {
 		e.MaxAttempts = cmp.Or(*b.MaxAttempts, -1)
 	}
-	err = errors.Join(err, unknown, s.check(ctx, &e))
+	err = errors.Join(err, unknown, unread, s.check(ctx, &e))
 	return e, err
 }
 

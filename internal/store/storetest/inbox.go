@@ -89,6 +89,7 @@ var traced = postrider.TraceParent{0: 0xab, 15: 1, 16: 0xcd, 23: 2}
 var said = postrider.About{
 	Subject: "order/42\n", Channels: []string{"b", "a & <\u2028>"}, Metadata: map[string]string{"b": "\n", "a": ""},
 	Internal: map[string]string{"risk": "high"}, Previous: []byte("{\"a\" :\n1,\"b\":\"<\"}"),
+	ContentType: `text/csv; a="b"`,
 }
 
 // stored returns the stored event.
@@ -191,6 +192,7 @@ func publishContent(w *world) {
 		"another ordering key":       func(e *postrider.Event) { e.OrderingKey = "o" },
 		"another number of attempts": func(e *postrider.Event) { e.MaxAttempts = 2 },
 		"endpoints that it names":    func(e *postrider.Event) { e.Endpoints = []postrider.EndpointID{{1}} },
+		"another content type":       func(e *postrider.Event) { e.About.ContentType = "text/plain" },
 		"another subject":            func(e *postrider.Event) { e.About.Subject = "order/42" },
 		"other bytes":                func(e *postrider.Event) { e.Data = []byte(`{"a":1}`) },
 	} {

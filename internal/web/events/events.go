@@ -77,13 +77,17 @@ func showEvent(v *page.Visit, id postrider.EventID) error {
 	if err := page.NameItems(v, deliveries.Data); err != nil {
 		return err
 	}
-	p := eventPage{Event: e, Raw: v.Query("raw") != "", Deliveries: page.ListOf(v, deliveries, nil)}
+	p := eventPage{Event: e, Raw: v.Query("raw") != "" || e.ContentType != "", Deliveries: page.ListOf(v, deliveries, nil)}
 	for _, d := range deliveries.Data {
 		p.Replayable = p.Replayable || e.Data != nil && d.Status != postrider.Pending
 	}
 	p.Resolved = deliveredBy(deliveries.Data)
 	if e.Data != nil {
-		shown := payload.New(e.Data, v.Query("find"), p.Raw)
+		data, err := postrider.ParseData(e.ContentType, e.Data, e.DataEncoding)
+		if err != nil {
+			return err
+		}
+		shown := payload.New(data, v.Query("find"), p.Raw)
 		p.Payload = &shown
 	}
 	if e.Previous != nil {
@@ -120,15 +124,23 @@ func downloadEvent(v *page.Visit, id postrider.EventID) error {
 	if e.Data == nil {
 		return fmt.Errorf("data of %s: %w", e.ID, postrider.ErrNotFound)
 	}
+	data, err := postrider.ParseData(e.ContentType, e.Data, e.DataEncoding)
+	if err != nil {
+		return err
+	}
+	ending := ".json"
+	if e.ContentType != "" {
+		ending = ".bin"
+	}
 	v.Policy(v.Writer.Header())
 	header := v.Writer.Header()
 	header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	header.Set("Content-Type", "application/octet-stream")
-	header.Set("Content-Disposition", `attachment; filename="`+e.ID.String()+`.json"`)
-	header.Set("Content-Length", strconv.Itoa(len(e.Data)))
+	header.Set("Content-Disposition", `attachment; filename="`+e.ID.String()+ending+`"`)
+	header.Set("Content-Length", strconv.Itoa(len(data)))
 	v.Writer.WriteHeader(http.StatusOK)
 	if v.Request.Method != http.MethodHead {
-		_, _ = v.Writer.Write(e.Data) // an error means that the browser is gone
+		_, _ = v.Writer.Write(data) // an error means that the browser is gone
 	}
 	return nil
 }

@@ -210,6 +210,7 @@ var houseImports = []struct{ folder, allowed, why string }{
 		"holds the encryption keys; a package that encrypts or decrypts is passed a vault",
 	},
 	{"internal/filter", "~", "pure: whether an event matches depends on the pattern and the event alone; everybody who asks gets the same answer"},
+	{"internal/filter/condition", "~ cel.dev/cel-go", "the only one that knows CEL, so that patterns need no library"},
 	{"internal/jsonx", "~ github.com/go-json-experiment/json", "the experiment may change, so it has one home"},
 
 	{"internal/shape", "", "carries settings from one form into another, and knows none of them"},
@@ -290,6 +291,10 @@ const testImports = "~ ~/apitypes ~/signature ~/internal/store ~/internal/store/
 var moreTestImports = []struct{ folder, allowed, why string }{
 	{"internal/store/postgres", "github.com/jackc/pgx/v5", "bends what is below the store"},
 	{"internal/store/sqlite", "modernc.org/sqlite modernc.org/libc", "bends what is below the store, and counts its steps"},
+	{
+		"internal/filter/condition", "cel.dev/expr google.golang.org/protobuf",
+		"reads the tests of the specification, which are messages of protocol buffers",
+	},
 	{"internal/live", "~/internal/store/postgres", "sends by the notifications of a real database"},
 	{
 		"internal/api", "~/internal/expunge ~/internal/archive ~/internal/secrets ~/internal/replay ~/internal/routing",

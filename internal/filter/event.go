@@ -54,6 +54,9 @@ func (m *meter) empty() bool { return m != nil && m.left <= 0 }
 // Limit limits the comparisons with the event. A unit takes some nanoseconds; see costOf. Limit must be called before the first comparison.
 func (e *Event) Limit(units int) { e.meter = &meter{units} }
 
+// Spend counts what a caller does with the event beside these comparisons.
+func (e *Event) Spend(units int) { e.meter.spend(units) }
+
 // Exceeded reports whether the limit is reached. Then the results of comparisons since have no
 // meaning.
 func (e *Event) Exceeded() bool { return e.meter.empty() }

@@ -67,6 +67,7 @@ const (
 	// Dead: the receiver asked for no further attempt ([ReceiverAsk]).
 	ReasonAborted          = "aborted_by_receiver"
 	ReasonExpired          = "expired"           // dead: pending for longer than the policy's Expiry
+	ReasonFilterFailed     = "filter_failed"     // dead: the condition of its endpoint could not be evaluated
 	ReasonSystem           = "system"            // dead: the payload of its event was deleted
 	ReasonEndpointDisabled = "endpoint_disabled" // skipped
 	// Skipped: as many deliveries waited for the endpoint as its account's quota allows.
@@ -76,7 +77,7 @@ const (
 )
 
 // DeadReasons lists the reasons of a delivery that is dead.
-var DeadReasons = []string{ReasonExhausted, ReasonGone, ReasonClientError, ReasonAborted, ReasonExpired, ReasonSystem}
+var DeadReasons = []string{ReasonExhausted, ReasonGone, ReasonClientError, ReasonAborted, ReasonExpired, ReasonFilterFailed, ReasonSystem}
 
 // Lane is the queue of an endpoint in which a pending delivery waits. Every endpoint has four
 // lanes. The retry and bulk lanes always keep a share of the endpoint's attempts, so that no lane
@@ -94,6 +95,10 @@ const (
 // Lanes lists every lane.
 var Lanes = []Lane{LaneFirst, LaneRetry, LaneBulk, LaneSuspect}
 
+// StepFilterFailed is the step of a delivery that gets no attempt, because the condition of its
+// endpoint could not be evaluated when the event was matched. [Refuse] makes it a dead letter.
+const StepFilterFailed = -1
+
 // Token fences a lease: a settlement counts only if the delivery's row still has the same token.
 // The high 32 bits are the incarnation of the node that leased the delivery, the low 32 bits a
 // counter of that node. The zero Token means no lease.
@@ -109,7 +114,7 @@ type Claimed struct {
 	Event        *Event
 	Lane         Lane
 	Attempt      int // number of the attempt that the lease is for, from 1
-	Step         int // place in the retry schedule, from 0
+	Step         int // place in the retry schedule, from 0; or StepFilterFailed
 	Losses       int // previous leases in a row whose node died before it settled
 	Token        Token
 	ExpiresAt    time.Time  // when the delivery is dead by the policy's Expiry

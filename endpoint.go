@@ -31,7 +31,10 @@ type Endpoint struct {
 	// Why the stored policy cannot be read, with the names of the unreadable fields; set by the
 	// store; empty: Policy is the stored policy.
 	PolicyError string
-	Credentials []byte // [Credentials], encrypted; nil: none
+	// Whether the endpoint is set aside because its condition failed for many events in a row. Then
+	// PolicyError says so, and Policy is the stored policy all the same.
+	ConditionFailed bool
+	Credentials     []byte // [Credentials], encrypted; nil: none
 	// When its backlog became full, see [EndpointBacklog]; set by the store; zero: it is not full.
 	FullSince  time.Time
 	VerifiedAt time.Time // when its owner verified this URL by a handshake; zero: never, or the URL has changed since

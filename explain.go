@@ -173,6 +173,7 @@ var whys = map[string]string{
 	"dead.client_error":          "Attempt {attempt} failed{result}, and the policy of the endpoint retries no client error.",
 	"dead.aborted_by_receiver":   "Attempt {attempt} failed{result}, and the receiver asked for no other one.",
 	"dead.expired":               "It expired before the endpoint accepted it.",
+	"dead.filter_failed":         "The condition of its endpoint could not be evaluated for the event.",
 	"dead.system":                "The data of its event was deleted before it was sent.",
 	"cancelled.cancelled":        "A person cancelled it.",
 	"cancelled.endpoint_deleted": "Its endpoint was deleted while it was pending.",

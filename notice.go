@@ -47,6 +47,9 @@ const (
 	// NoticeBacklogFull: as many deliveries wait for the endpoint as its account's quota allows, so
 	// new events are skipped for it. Details: limit. At most one per day of UTC.
 	NoticeBacklogFull NoticeKind = "endpoint.backlog_full"
+	// NoticeConditionFailed: the endpoint is set aside, because its condition could not be evaluated
+	// for many events in a row.
+	NoticeConditionFailed NoticeKind = "endpoint.condition_failed"
 	// NoticeDeadLetters: many of the endpoint's deliveries died within 24 hours. Details: count,
 	// limit. At most one per 24 hours.
 	NoticeDeadLetters NoticeKind = "endpoint.dead_letters"
@@ -77,8 +80,9 @@ const (
 
 // NoticeKinds lists every kind.
 var NoticeKinds = []NoticeKind{
-	NoticeFailing, NoticeDisabling, NoticeDisabled, NoticeRecovered, NoticeCircuitOpen, NoticeBacklogFull, NoticeDeadLetters,
-	NoticeExpiring, NoticeExpired, NoticeReplay, NoticeQuota, NoticeChore, NoticeDiskFilling, NoticeDiskFull, NoticeDiskRecovered,
+	NoticeFailing, NoticeDisabling, NoticeDisabled, NoticeRecovered, NoticeCircuitOpen, NoticeBacklogFull,
+	NoticeConditionFailed, NoticeDeadLetters, NoticeExpiring, NoticeExpired, NoticeReplay, NoticeQuota, NoticeChore,
+	NoticeDiskFilling, NoticeDiskFull, NoticeDiskRecovered,
 }
 
 // OfInstallation reports whether every notice of the kind is about the installation, so that only

@@ -21,6 +21,10 @@ type Policy struct {
 	// At most 10: only events that have one of these channels create deliveries; see [About]. Empty: all.
 	Channels []string
 
+	// Expression in CEL of at most 4 KiB that says which of these events create deliveries; package
+	// filter/condition has its language. Empty: all.
+	Condition string
+
 	Retry RetryPolicy
 	// Limit for a whole attempt, from the DNS lookup to the last byte of the response; 1 to 30 s.
 	Timeout      time.Duration

@@ -75,6 +75,8 @@ func Refuse(c Claimed, now time.Time) (t Transition, refused bool) {
 	switch {
 	case c.Event.Data == nil:
 		return Transition{To: Dead, Reason: ReasonSystem}, true
+	case c.Step == StepFilterFailed:
+		return Transition{To: Dead, Reason: ReasonFilterFailed}, true
 	case !now.Before(c.ExpiresAt):
 		return Transition{To: Dead, Reason: ReasonExpired}, true
 	}

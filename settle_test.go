@@ -213,6 +213,11 @@ var refuseRows = []refuseRow{
 	{"an event whose bytes are gone is not attempted", claimedUntil(1, "", 0), deadFor(postrider.ReasonSystem), true},
 	{"a delivery expires at the instant of its expiry", claimedUntil(0, "{}", 0), deadFor(postrider.ReasonExpired), true},
 	{"a delivery past its expiry is not attempted", claimedUntil(-1, "{}", 0), deadFor(postrider.ReasonExpired), true},
+	{
+		"a delivery whose condition failed is not attempted",
+		postrider.Claimed{Event: &postrider.Event{Data: []byte("{}")}, Step: postrider.StepFilterFailed, ExpiresAt: refuseNow},
+		deadFor(postrider.ReasonFilterFailed), true,
+	},
 	{"what is our fault is not called expired", claimedUntil(-1, "", 0), deadFor(postrider.ReasonSystem), true},
 }
 

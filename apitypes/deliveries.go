@@ -11,7 +11,7 @@ type Delivery struct {
 	EventType      string                `json:"event_type"`
 	Test           bool                  `json:"test" doc:"True: its event is a test, from POST /endpoints/{endpoint}/test."`
 	Status         postrider.Status      `json:"status" enum:"pending,delivered,dead,cancelled,skipped" doc:"pending: it is attempted until it is accepted. dead: it is a dead letter. skipped: its endpoint was disabled when the event was published. Only pending changes."`
-	Reason         *string               `json:"reason" enum:"exhausted,gone,client_error,aborted_by_receiver,expired,system,endpoint_disabled,backlog_full,endpoint_deleted,cancelled" doc:"Why the delivery is dead, cancelled or skipped. Null: it is none of these."`
+	Reason         *string               `json:"reason" enum:"exhausted,gone,client_error,aborted_by_receiver,expired,filter_failed,system,endpoint_disabled,backlog_full,endpoint_deleted,cancelled" doc:"Why the delivery is dead, cancelled or skipped. Null: it is none of these."`
 	Attempts       int                   `json:"attempts"`
 	NextAttemptAt  *Time                 `json:"next_attempt_at" format:"date-time" doc:"Time of the next attempt. Null: none is due, or its time is not known; see waiting."`
 	Waiting        *Waiting              `json:"waiting" doc:"Why a pending delivery has not been sent yet. Null: it is not pending."`
@@ -120,7 +120,7 @@ type DeadLetter struct {
 	Account        postrider.AccountID   `json:"account"`
 	EventType      string                `json:"event_type"`
 	Test           bool                  `json:"test" doc:"True: its event is a test, from POST /endpoints/{endpoint}/test."`
-	Reason         string                `json:"reason" enum:"exhausted,gone,client_error,aborted_by_receiver,expired,system" doc:"exhausted: the last attempt failed. gone: the response was 410. client_error: the response was another 4xx, and client_errors is dead_letter. expired: it was pending for longer than expiry_ms. system: the server could not attempt it."`
+	Reason         string                `json:"reason" enum:"exhausted,gone,client_error,aborted_by_receiver,expired,filter_failed,system" doc:"exhausted: the last attempt failed. gone: the response was 410. client_error: the response was another 4xx, and client_errors is dead_letter. expired: it was pending for longer than expiry_ms. filter_failed: the condition of the endpoint could not be evaluated for the event. system: the server could not attempt it."`
 	Attempts       int                   `json:"attempts"`
 	LastStatusCode *int                  `json:"last_status_code"`
 	LastError      *string               `json:"last_error"`

@@ -10,7 +10,7 @@ type ReplayCreate struct {
 	Event      string                 `json:"event,omitempty" minLength:"1" doc:"Id of the event."`
 	EventTypes []string               `json:"event_types,omitempty" nullable:"false" maxItems:"100" doc:"Event types or patterns, as those of an endpoint. Default: every type."`
 	Statuses   []postrider.Status     `json:"statuses,omitempty" nullable:"false" maxItems:"4" enum:"delivered,dead,cancelled,skipped" doc:"Statuses to select. dead: the unresolved dead letters. Of the others, the last delivery of an event to an endpoint. What an endpoint has missed is dead, cancelled and skipped. Default: dead."`
-	Reason     string                 `json:"reason,omitempty" enum:"exhausted,gone,client_error,aborted_by_receiver,expired,system,endpoint_disabled,backlog_full,endpoint_deleted,cancelled" doc:"Why the deliveries are dead, cancelled or skipped."`
+	Reason     string                 `json:"reason,omitempty" enum:"exhausted,gone,client_error,aborted_by_receiver,expired,filter_failed,system,endpoint_disabled,backlog_full,endpoint_deleted,cancelled" doc:"Why the deliveries are dead, cancelled or skipped."`
 	From       *Time                  `json:"from,omitempty" format:"date-time" doc:"Deliveries that were created at this time or later."`
 	To         *Time                  `json:"to,omitempty" format:"date-time" doc:"Deliveries that were created before this time. Default: the time of the request."`
 	PerSecond  *int                   `json:"per_second,omitempty" minimum:"1" maximum:"5000" doc:"How many are replayed or discarded in a second, at most. Default: 100."`

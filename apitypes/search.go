@@ -24,7 +24,7 @@ type SearchHit struct {
 type DeadLetterGroup struct {
 	Account        postrider.AccountID  `json:"account"`
 	Endpoint       postrider.EndpointID `json:"endpoint"`
-	Reason         string               `json:"reason" enum:"exhausted,gone,client_error,aborted_by_receiver,expired,system"`
+	Reason         string               `json:"reason" enum:"exhausted,gone,client_error,aborted_by_receiver,expired,filter_failed,system"`
 	LastStatusCode *int                 `json:"last_status_code" doc:"Status code of the last response. Null: there was none."`
 	LastError      *string              `json:"last_error" doc:"Error of the last attempt."`
 	Count          int                  `json:"count" maximum:"1000" doc:"Number of dead letters, counted up to 1,000."`

@@ -39,7 +39,7 @@ type deadLettersListCmd struct {
 	Account   string               `help:"Only of this account, by id or uid. Default: all accounts."`
 	Endpoint  postrider.EndpointID `placeholder:"ID" help:"Only to this endpoint, ep_…"`
 	EventType string               `help:"Only for events of this type."`
-	Reason    string               `enum:",exhausted,gone,client_error,aborted_by_receiver,expired,system" default:"" placeholder:"REASON" help:"Only with this reason: exhausted, gone, client_error, aborted_by_receiver, expired or system."`
+	Reason    string               `enum:",exhausted,gone,client_error,aborted_by_receiver,expired,filter_failed,system" default:"" placeholder:"REASON" help:"Only with this reason: exhausted, gone, client_error, aborted_by_receiver, expired, filter_failed or system."`
 	Resolved  bool                 `help:"Include dead letters that were replayed or discarded."`
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/filter"
+	"github.com/postrider/postrider/internal/filter/condition"
 	"github.com/postrider/postrider/internal/jsonx"
 	"github.com/postrider/postrider/internal/shape"
 )
@@ -27,6 +28,8 @@ type policyDocument struct {
 	Filter          string                 `json:"filter,omitempty"` // a text, so that its bytes are kept
 	Changed         []string               `json:"changed,omitempty"`
 	Channels        []string               `json:"channels,omitempty"`
+	Condition       string                 `json:"condition,omitempty"`
+	ConditionFailed bool                   `json:"condition_failed,omitempty"` // [postrider.Endpoint]'s
 	Retry           retryDocument          `json:"retry"`
 	TimeoutMS       int64                  `json:"timeout_ms"`
 	AdaptiveTimeout bool                   `json:"adaptive_timeout"`
@@ -101,8 +104,10 @@ type tlsDocument struct {
 }
 
 // EncodePolicy returns the stored form of a policy.
-func EncodePolicy(p postrider.Policy) ([]byte, error) {
-	d := policyDocument{Version: policyVersion}
+func EncodePolicy(p postrider.Policy) ([]byte, error) { return encodePolicy(p, false) }
+
+func encodePolicy(p postrider.Policy, conditionFailed bool) ([]byte, error) {
+	d := policyDocument{Version: policyVersion, ConditionFailed: conditionFailed}
 	if err := shape.Copy(&d, p); err != nil {
 		return nil, fmt.Errorf("encode policy: %w", err)
 	}
@@ -120,9 +125,10 @@ func EncodePolicy(p postrider.Policy) ([]byte, error) {
 //   - a name is unknown or missing
 //   - a value has the wrong type
 //   - a choice has an unknown name
-//   - the filter or a path cannot be parsed
+//   - the filter, the condition or a path cannot be parsed
 //
-// No such field gets a default, because its owner never chose the default.
+// No such field gets a default, because its owner never chose the default. If the endpoint is set aside
+// because its condition failed, the error is errConditionFailed, and the policy is the stored one.
 func DecodePolicy(endpoint postrider.EndpointID, document []byte) (postrider.Policy, error) {
 	var d policyDocument
 	err := jsonx.DecodeStored(document, &d)
@@ -139,8 +145,14 @@ func DecodePolicy(endpoint postrider.EndpointID, document []byte) (postrider.Pol
 		reason := strings.ReplaceAll(err.Error(), "\n", "; ")
 		return postrider.Policy{}, fmt.Errorf("decode policy of endpoint %s: %s", endpoint, reason)
 	}
+	if d.ConditionFailed {
+		return d.policy(), errConditionFailed
+	}
 	return d.policy(), nil
 }
+
+// errConditionFailed is the PolicyError of an endpoint with ConditionFailed.
+var errConditionFailed = errors.New("condition: it could not be evaluated for 20 events in a row; set condition again")
 
 // SetPolicy sets the policy of an endpoint from its stored document. If [DecodePolicy] refuses
 // the document, the endpoint gets a PolicyError, and a policy that serves only to store new
@@ -148,6 +160,10 @@ func DecodePolicy(endpoint postrider.EndpointID, document []byte) (postrider.Pol
 // keep a node from reading all other endpoints.
 func SetPolicy(e *postrider.Endpoint, document []byte) {
 	policy, err := DecodePolicy(e.ID, document)
+	if e.ConditionFailed = errors.Is(err, errConditionFailed); e.ConditionFailed {
+		e.Policy, e.PolicyError = policy, err.Error()
+		return
+	}
 	if err != nil {
 		e.Policy, e.PolicyError = salvagePolicy(document), err.Error()
 		return
@@ -156,13 +172,13 @@ func SetPolicy(e *postrider.Endpoint, document []byte) {
 }
 
 // PolicyDocument returns the document of an endpoint's policy for [Directory.PutEndpoint]. It
-// returns nil if the endpoint has a PolicyError. Then the stored document must stay as it is,
+// returns nil if the policy of the endpoint cannot be read. Then the stored document must stay as it is,
 // because a newer node may be able to read it.
 func PolicyDocument(e postrider.Endpoint) ([]byte, error) {
-	if e.PolicyError != "" {
+	if e.PolicyError != "" && !e.ConditionFailed {
 		return nil, nil
 	}
-	return EncodePolicy(e.Policy)
+	return encodePolicy(e.Policy, e.ConditionFailed)
 }
 
 // UnreadablePolicies returns a function that reports whether a document cannot be read. It
@@ -189,7 +205,7 @@ func UnreadablePolicies() func(document string) bool {
 //   - OnDead is pause, for the same reason.
 //   - Expiry is the longest.
 //   - Retry has no delay before the first attempt; no attempt is made now anyway.
-//   - Filter, Changed and Channels are empty: no event is left out for a reason that nobody can read.
+//   - Filter, Changed, Channels and Condition are empty: no event is left out for a reason that nobody can read.
 //
 // From a document of another version nothing is read, because its names may have other meanings.
 func salvagePolicy(document []byte) postrider.Policy {
@@ -218,6 +234,9 @@ func salvagePolicy(document []byte) postrider.Policy {
 		salvaged.Changed = read.Changed
 	}
 	salvaged.Channels = read.Channels
+	if _, err := condition.Compile(read.Condition); err == nil {
+		salvaged.Condition = read.Condition
+	}
 	if read.Retry.Check() == nil {
 		salvaged.Retry = read.Retry
 	}
@@ -232,7 +251,7 @@ func (d policyDocument) policy() postrider.Policy {
 }
 
 // checkChoices returns an error for each choice whose name this program does not know, and the faults
-// of the filter and of paths. It does not check the bounds of numbers: if a bound becomes narrower,
+// of the filter, the condition and paths. It does not check the bounds of numbers: if a bound becomes narrower,
 // stored policies must stay readable.
 func (d policyDocument) checkChoices() error {
 	faults := []error{
@@ -248,6 +267,10 @@ func (d policyDocument) checkChoices() error {
 	}
 	if d.Filter != "" {
 		_, err := filter.Parse([]byte(d.Filter))
+		faults = append(faults, err)
+	}
+	if d.Condition != "" {
+		_, err := condition.Compile(d.Condition)
 		faults = append(faults, err)
 	}
 	faults = append(faults, checkPaths(d.Changed)...)

@@ -26,6 +26,7 @@ func fullPolicy() postrider.Policy {
 	p := postrider.Policy{
 		Filter: `{ "data": {"total": [{"numeric": [">=", 100.0]}]}, "type": ["<\u00e9>"] }`, Changed: []string{"$.a", "$"},
 		Channels: []string{"shop-7", "a b"},
+		Condition: `data.a == "<é>"`,
 		Retry: postrider.RetryPolicy{
 			Preset: "seven-step", Delays: []time.Duration{0, 1500 * time.Millisecond, time.Hour},
 			Base: time.Second, Factor: 1.76, Cap: time.Hour, MaxAttempts: 9, Jitter: "+20%",

@@ -107,6 +107,7 @@ type Inbox interface {
 	// gaps, in the order of commits.
 	// A delivery with a Token is stored leased. A delivery without a Token waits. A delivery with
 	// Skipped is recorded as skipped, for that reason, and is never queued.
+	// A delivery with a Step keeps it in the queue.
 	// Among the pending deliveries with Ordered of one endpoint and ordering key, the head is the
 	// one with the lowest sequence. Only the head is ever due; while the key is paused, no delivery
 	// of the key is due.
@@ -156,6 +157,7 @@ type NewDelivery struct {
 	Token    postrider.Token // if not zero, the delivery is stored leased, as attempt 1
 	Lease    time.Duration   // the length of the lease; used only with a Token
 	Skipped  string          // the reason why the delivery is never queued; empty: it is queued
+	Step     int             // 0, or postrider.StepFilterFailed; a delivery with a Step has no Token
 
 	// Ordered puts the delivery into the order of its event's ordering key, which must not be empty.
 	// The value says what happens to the key if the delivery becomes a dead letter. Empty: the
@@ -306,7 +308,8 @@ type Directory interface {
 	// would.
 	// The default kind is http. The kind never changes.
 	// StatusSince is the time of the change that gave the endpoint its status.
-	// If the endpoint has a PolicyError, the stored policy stays; otherwise it is replaced.
+	// If the endpoint has a PolicyError without ConditionFailed, the stored policy stays; otherwise it is
+	// replaced.
 	// FullSince stays as it is stored.
 	// If the change gives the endpoint another Subscription, the old one is kept for Subscription.
 	PutEndpoint(ctx context.Context, p PutEndpoint) (postrider.Endpoint, error)
@@ -411,6 +414,9 @@ type EndpointSnapshot struct {
 	Endpoint postrider.Endpoint
 	Secrets  []postrider.Secret // unexpired secrets, newest first
 	Circuit  postrider.Circuit  // the current circuit, announced or not; zero: it never changed
+
+	// FilterFailed is set by a match: the condition of the endpoint could not be evaluated for the event.
+	FilterFailed bool
 }
 
 // Access keeps accounts and API keys.

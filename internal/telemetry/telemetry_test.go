@@ -268,7 +268,7 @@ func TestDeadLettersAndFailuresOfChoresAreCountedFromZero(t *testing.T) {
 	m := telemetry.New(telemetry.Options{})
 	m.Hooks().ChoreDone.Call(observe.ChoreDone{Name: "roll up"})
 	want := map[string]float64{`postrider_chore_runs_total{chore="roll_up",result="error"}`: 0}
-	for _, reason := range []string{"exhausted", "gone", "client_error", "aborted_by_receiver", "expired", "system"} {
+	for _, reason := range []string{"exhausted", "gone", "client_error", "aborted_by_receiver", "expired", "filter_failed", "system"} {
 		want[fmt.Sprintf("postrider_dead_letters_total{reason=%q}", reason)] = 0
 	}
 	scrape(t, m).want(t, want)

@@ -65,7 +65,7 @@ func (s *Routes) listDeadLetters(ctx context.Context, in *struct {
 	Account   string `query:"account" doc:"Id or uid of the account."`
 	Endpoint  string `query:"endpoint" doc:"Id of the endpoint. With the account, its uid works too."`
 	EventType string `query:"event_type"`
-	Reason    string `query:"reason" enum:"exhausted,gone,client_error,aborted_by_receiver,expired,system" doc:"Why the delivery died."`
+	Reason    string `query:"reason" enum:"exhausted,gone,client_error,aborted_by_receiver,expired,filter_failed,system" doc:"Why the delivery died."`
 	Resolved  bool   `query:"resolved" doc:"Whether to list resolved dead letters too; default false."`
 	rest.Span
 	rest.Order

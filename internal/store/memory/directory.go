@@ -65,8 +65,11 @@ func (s *Store) PutEndpoint(_ context.Context, p store.PutEndpoint) (postrider.E
 	next.Revision++
 	next.CreatedAt, next.UpdatedAt = next.ID.Time(), now
 	next.VerifiedAt = stored(next.VerifiedAt)
-	if next.PolicyError == "" {
+	if next.PolicyError == "" || next.ConditionFailed {
 		e.document = nil
+	}
+	if next.ConditionFailed {
+		e.document, _ = store.PolicyDocument(next)
 	}
 	e.Endpoint = next
 	for _, secret := range p.Secrets {

@@ -91,7 +91,7 @@ func (s *Store) storeLocked(e store.NewEvent, now time.Time) {
 func (s *Store) enqueueLocked(e *event, n store.NewDelivery, now time.Time) {
 	d := &delivery{
 		id: n.ID, event: e, endpoint: n.Endpoint, lane: n.Lane, status: postrider.Pending,
-		due: now.Add(n.Wait), expires: now.Add(n.Expiry), at: -1, ordered: n.Ordered,
+		due: now.Add(n.Wait), expires: now.Add(n.Expiry), at: -1, ordered: n.Ordered, step: n.Step,
 	}
 	s.addLocked(d)
 	switch {

@@ -20,6 +20,7 @@ type newRows struct {
 	terms   termColumns
 	pending queueColumns   // deliveries without an order, including leased ones
 	ordered orderedColumns // deliveries with an order; none of them is leased
+	failed  uuids          // those of the deliveries that get no attempt
 	skipped skippedColumns // deliveries that are never queued, as records without a request
 	fanouts fanoutColumns  // jobs of events with too many endpoints for one transaction
 }
@@ -50,7 +51,11 @@ func (r *newRows) add(e *store.NewEvent, sequence int64) {
 
 func (r *newRows) addDeliveries(e *store.NewEvent, sequence int64) {
 	for i := range e.Deliveries {
-		switch d := &e.Deliveries[i]; {
+		d := &e.Deliveries[i]
+		if d.Step != 0 {
+			r.failed = append(r.failed, someUUID(d.ID))
+		}
+		switch {
 		case d.Skipped != "":
 			r.skipped.add(e.Event, d)
 		case d.Ordered != "":
@@ -76,6 +81,9 @@ func (r *newRows) queue(b *pgx.Batch, now time.Time) {
 	}
 	if len(r.ordered.keys) > 0 {
 		b.Queue(insertOrderedSQL, at(now, r.ordered.args()))
+	}
+	if len(r.failed) > 0 {
+		b.Queue(setFailedSQL, pgx.NamedArgs{"ids": r.failed})
 	}
 	if len(r.skipped.ids) > 0 {
 		b.Queue(insertSkippedSQL, r.skipped.args())
@@ -244,6 +252,13 @@ func (c *orderedColumns) args() pgx.NamedArgs {
 	args["keys"], args["sequences"], args["pauses"] = c.keys, c.sequences, c.pauses
 	return args
 }
+
+// setFailedSQL marks deliveries that get no attempt (postrider.StepFilterFailed). These are few, so the
+// rows of all others are inserted with the step 0. It walks the primary key of queue.
+const setFailedSQL = `
+	update queue
+	set step = -1
+	where id = any(@ids::uuid[])`
 
 // insertSkippedSQL stores a skipped delivery, which is never queued. Its only row is a record
 // without a request, with the number 0.

@@ -189,6 +189,7 @@ func (p publishedBatches) fillSequences(ctx context.Context, tx *tx, published [
 type newRows struct {
 	events, terms, queue, skipped, fanOuts []any // added by event and by deliveries
 	keys                                   []any // idempotency keys, added by publish
+	failed                                 []any // ids of deliveries that get no attempt, added by deliveries
 
 	blocked map[orderedKey]bool // the keys that already have a row, stored or in queue
 }
@@ -248,6 +249,9 @@ func (r *newRows) deliveries(ctx context.Context, tx *tx, event postrider.Event,
 		r.queue = append(r.queue, blob(d.ID), blobOrNull(store.NamedEvent(d.ID, event.ID)), blob(d.Endpoint),
 			blob(event.Account), event.Type, laneNumber(d.Lane), due, claims, tokenOrNull(d.Token), key, sequence, pauses,
 			micros(tx.now.Add(d.Expiry)))
+		if d.Step != 0 {
+			r.failed = append(r.failed, blob(d.ID))
+		}
 	}
 	return nil
 }
@@ -281,9 +285,13 @@ const (
 	insert into idempotency_keys (account, key, event, hash, created_at) values `
 )
 
+// setFailedSQL marks a delivery that gets no attempt (postrider.StepFilterFailed). These are few, so the
+// rows of all others are inserted without a step. It walks the primary key of queue.
+const setFailedSQL = `update queue set step = -1 where id = ?`
+
 // insert runs the bulk inserts of the tables that get rows.
 func (r *newRows) insert(ctx context.Context, tx *tx) error {
-	return errors.Join(
+	err := errors.Join(
 		tx.execAll(ctx, bulk{insertEventsSQL, "", 12}, r.events),
 		tx.execAll(ctx, bulk{insertTermsSQL, "", 2}, r.terms),
 		tx.execAll(ctx, bulk{insertQueueSQL, "", 13}, r.queue),
@@ -291,6 +299,10 @@ func (r *newRows) insert(ctx context.Context, tx *tx) error {
 		tx.execAll(ctx, bulk{insertFanOutsSQL, "", 7}, r.fanOuts),
 		tx.execAll(ctx, bulk{insertKeysSQL, "", 5}, r.keys),
 	)
+	for _, id := range r.failed {
+		err = errors.Join(err, tx.exec(ctx, setFailedSQL, id))
+	}
+	return err
 }
 
 // claimFanOutsSQL leases the jobs that are due, oldest first. A leased job has the end of its

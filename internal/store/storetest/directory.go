@@ -33,6 +33,7 @@ var directory = []verb{
 		{"the kind is http where none is given, and never changes", putEndpointKind},
 		{"StatusSince is the time of the change that gave the endpoint its status", putEndpointStatusSince},
 		{"with a PolicyError it leaves the stored policy, without one it replaces it", putEndpointUnreadable},
+		{"with ConditionFailed the endpoint has a PolicyError and its policy", putEndpointConditionFailed},
 	}},
 	{"Endpoints", []sentence{
 		{"they are listed newest first, page by page", endpointsPages},
@@ -264,7 +265,8 @@ func putEndpointPolicy(w *world) {
 		e.Policy = postrider.Policy{
 			Filter: "{ \"data\":\t{\"total\": [9007199254740993.0, {\"prefix\": \"<\\u0000é\"}]} }\n", Changed: []string{"$.b[0].é", "$"},
 			Channels: []string{"shop 7", "é"},
-			Retry:    retry, Timeout: 3 * time.Second, ClientErrors: postrider.DeadLetterClientErrors, Concurrency: 7,
+			Condition: "data.a == '<é>' &&\n\ttype != \"\\u0000\"",
+			Retry:     retry, Timeout: 3 * time.Second, ClientErrors: postrider.DeadLetterClientErrors, Concurrency: 7,
 			Expiry: 5 * time.Minute, Payload: postrider.PayloadRaw,
 			Signatures: []postrider.Signature{{Scheme: postrider.SchemePlain, Header: "X-Acme", Prefix: "v1="}, {Scheme: postrider.SchemeStandard}},
 			Circuit:    postrider.CircuitPresets["windowed"], Order: postrider.OrderByKey, OnDead: postrider.PauseOnDead,

@@ -32,6 +32,7 @@ var inbox = []verb{
 		{"a delivery with a token is stored leased as attempt 1", publishLeased},
 		{"a delivery without a token waits", publishWaits},
 		{"a skipped delivery is recorded with its reason and never queued", publishSkipped},
+		{"a delivery with a Step keeps it in the queue", publishStep},
 		{"an event with FanOutUpTo gets a job instead of deliveries", publishFanOut},
 		{"repeated with the same ids it stores nothing twice and answers as the first time", publishRepeated},
 		{"a repeat brings no ended delivery back", publishRepeatedAfterTheEnd},
@@ -409,6 +410,26 @@ func publishSkipped(w *world) {
 	}
 	if items := w.claim(e, postrider.LaneFirst, 10); len(items) != 0 {
 		w.Errorf("claimed %d skipped deliveries", len(items))
+	}
+}
+
+// publishStep publishes deliveries whose condition failed beside others, with an order and without.
+func publishStep(w *world) {
+	e, ordered := w.endpoint(), w.endpoint()
+	failed, fine, inOrder := w.to(e), w.to(e), w.to(ordered)
+	failed.Step, inOrder.Step, inOrder.Ordered = postrider.StepFilterFailed, postrider.StepFilterFailed, postrider.PauseOnDead
+	event := w.event(e.Account, failed, fine)
+	keyed := w.event(ordered.Account, inOrder)
+	keyed.Event.OrderingKey = "a"
+	w.publish(store.Batch{event, keyed})
+	for _, c := range append(w.claim(e, postrider.LaneFirst, 10), w.claimOne(ordered, postrider.LaneFirst)) {
+		want := postrider.StepFilterFailed
+		if c.ID == fine.ID {
+			want = 0
+		}
+		if c.Step != want {
+			w.Errorf("claimed %+v, want the step %d", c, want)
+		}
 	}
 }
 

@@ -46,11 +46,11 @@ func endpointsUnreadable(w *world) {
 	fine := w.put(w.draft(account))
 	draft := w.draft(account)
 	draft.Policy.Order, draft.Policy.Expiry, draft.Policy.Filter = postrider.OrderByKey, time.Hour, `{"type": ["a"]}`
-	draft.Policy.Changed, draft.Policy.Channels = []string{"$.a", "$.b"}, []string{"x"}
+	draft.Policy.Changed, draft.Policy.Channels, draft.Policy.Condition = []string{"$.a", "$.b"}, []string{"x"}, "data.a == 1"
 	e := w.put(draft)
 	left := postrider.Policy{
-		Filter: e.Policy.Filter, Changed: e.Policy.Changed, Order: postrider.OrderByKey, OnDead: postrider.SkipDead, Expiry: time.Hour,
-		Retry: e.Policy.Retry, Channels: e.Policy.Channels,
+		Filter: e.Policy.Filter, Changed: e.Policy.Changed, Condition: e.Policy.Condition, Order: postrider.OrderByKey,
+		OnDead: postrider.SkipDead, Expiry: time.Hour, Retry: e.Policy.Retry, Channels: e.Policy.Channels,
 	}
 	for _, tt := range []struct {
 		was, is, says string
@@ -65,6 +65,7 @@ func endpointsUnreadable(w *world) {
 		{`"filter":"{\"type\"`, `"filter":"{\"kind\"`, "filter.kind", func(p *postrider.Policy) { p.Filter = "" }},
 		{`"changed":["$.a","$.b"]`, `"changed":["$.a","$.b*"]`, "changed[1]", func(p *postrider.Policy) { p.Changed = nil }},
 		{`"channels":["x"]`, `"channels":"x"`, "channels", func(p *postrider.Policy) { p.Channels = nil }},
+		{`"condition":"data.a`, `"condition":"date.a`, "condition.1:1", func(p *postrider.Policy) { p.Condition = "" }},
 		{`"version":1`, `"version":2`, "version 2", func(p *postrider.Policy) {
 			*p = postrider.Policy{OnDead: postrider.PauseOnDead, Expiry: postrider.MaxExpiry}
 		}},
@@ -111,6 +112,35 @@ func putEndpointUnreadable(w *world) {
 	mended.Policy.Concurrency = 7
 	mended = w.put(mended)
 	w.same("the endpoint with a new policy", w.found(e.ID), mended)
+}
+
+// putEndpointConditionFailed sets an endpoint aside, changes another option of it, and puts it back.
+func putEndpointConditionFailed(w *world) {
+	draft := w.draft(w.account())
+	draft.Policy.Condition = "data.a == 1"
+	e := w.put(draft, w.secret(draft.ID))
+	id := w.pending(e, 1)[0]
+	e.ConditionFailed = true
+	w.put(e)
+	aside := w.found(e.ID)
+	if !aside.ConditionFailed || !strings.HasPrefix(aside.PolicyError, "condition: ") {
+		w.Errorf("the endpoint is %+v, want one that is set aside", aside)
+	}
+	w.same("its policy", aside.Policy, e.Policy)
+	w.waits(id, because(postrider.WaitPolicyUnreadable))
+	aside.Policy.Concurrency = 7
+	w.put(aside)
+	if again := w.found(e.ID); !again.ConditionFailed || again.Policy.Concurrency != 7 {
+		w.Errorf("after another change it is %+v, want it set aside", again)
+	}
+	back := w.found(e.ID)
+	back.ConditionFailed, back.PolicyError = false, ""
+	w.put(back)
+	w.same("the endpoint that is not set aside any more", w.found(e.ID).Policy, back.Policy)
+	if again := w.found(e.ID); again.ConditionFailed || again.PolicyError != "" {
+		w.Errorf("it is %+v", again)
+	}
+	w.waits(id, because(postrider.WaitDue))
 }
 
 // deliveriesUnreadable damages the endpoint of a pending delivery.

@@ -617,7 +617,7 @@ create table queue (
     lane          smallint not null check (lane between 0 and 3),
     due_at        timestamptz not null,
     claims        integer not null check (claims >= 0),
-    step          integer not null check (step >= 0),
+    step          integer not null check (step >= -1),
     losses        integer not null check (losses >= 0),
     deaths_alone  smallint not null default 0 check (deaths_alone >= 0),
     parked        boolean not null default false,
@@ -651,6 +651,7 @@ comment on column queue.named_event is 'The event, if the id of the delivery doe
 comment on column queue.lane is '0 first, 1 retry, 2 bulk, 3 suspect.';
 comment on column queue.due_at is 'When the delivery is due; with a token, when its lease ends; infinity: it is not the head of its ordering key, its key is paused, or it is parked.';
 comment on column queue.claims is 'The number of the attempt under way, or else of the last one made.';
+comment on column queue.step is 'The place in the retry schedule; -1: no attempt is made, because the condition of the endpoint failed for the event.';
 comment on column queue.losses is 'Leases in a row that ended without a settlement.';
 comment on column queue.deaths_alone is 'Nodes in a row that died while this was the only row of lane 3 that they had leased.';
 comment on column queue.parked is 'Whether it waits for a person, who calls MakeDue or Cancel.';

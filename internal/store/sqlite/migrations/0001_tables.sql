@@ -415,7 +415,7 @@ create table queue (
     lane          integer not null check (lane between 0 and 3),
     due_at        integer not null,
     claims        integer not null check (claims >= 0),
-    step          integer not null default 0 check (step >= 0),
+    step          integer not null default 0 check (step >= -1),
     losses        integer not null default 0 check (losses >= 0),
     deaths_alone  integer not null default 0 check (deaths_alone >= 0),
     parked        integer not null default 0 check (parked in (0, 1)),

@@ -35,7 +35,7 @@ type sending struct {
 
 // newSending makes the parts that make requests to receivers.
 func newSending(ctx context.Context, b base, k *kept) (*sending, error) {
-	s := &sending{table: routing.New(k.store, routing.Options{Log: b.logOf("routing")})}
+	s := &sending{table: routing.New(k.store, routing.Options{SetAside: k.janitor.SetAside, Log: b.logOf("routing")})}
 	own, err := egress.LocalPrefixes() // an endpoint must not reach our own API
 	if err != nil {
 		return nil, err

@@ -273,7 +273,7 @@ func (in *Ingest) deliveries(e *postrider.Event, matched []*store.EndpointSnapsh
 }
 
 // delivery makes a delivery to an endpoint. If the endpoint is disabled or deleted, or its backlog
-// is full, it makes a skipped delivery.
+// is full, it makes a skipped delivery. If the endpoint's condition failed, the delivery gets no attempt.
 func delivery(id postrider.DeliveryID, to *store.EndpointSnapshot, lane postrider.Lane) store.NewDelivery {
 	d := store.NewDelivery{
 		ID:       id,
@@ -281,7 +281,11 @@ func delivery(id postrider.DeliveryID, to *store.EndpointSnapshot, lane postride
 		Lane:     lane,
 		Expiry:   to.Endpoint.Policy.Expiry,
 	}
-	d.Wait = to.Endpoint.Policy.Retry.Delay(d.ID, 0)
+	if to.FilterFailed { // it becomes a dead letter at once
+		d.Step = postrider.StepFilterFailed
+	} else {
+		d.Wait = to.Endpoint.Policy.Retry.Delay(d.ID, 0)
+	}
 	switch to.Endpoint.Status {
 	case postrider.EndpointDisabled:
 		d.Skipped = postrider.ReasonEndpointDisabled
@@ -296,14 +300,14 @@ func delivery(id postrider.DeliveryID, to *store.EndpointSnapshot, lane postride
 }
 
 // admissible yields the deliveries that may start as soon as they are committed: all except those
-// that are skipped, are delayed by the retry policy, or have an ordering key.
+// that are skipped, get no attempt, are delayed by the retry policy, or have an ordering key.
 func admissible(batches []store.Batch) iter.Seq[*store.NewDelivery] {
 	return func(yield func(*store.NewDelivery) bool) {
 		for _, batch := range batches {
 			for i := range batch {
 				for j := range batch[i].Deliveries {
 					d := &batch[i].Deliveries[j]
-					if d.Skipped == "" && d.Wait == 0 && d.Ordered == "" && !yield(d) {
+					if d.Skipped == "" && d.Step == 0 && d.Wait == 0 && d.Ordered == "" && !yield(d) {
 						return
 					}
 				}

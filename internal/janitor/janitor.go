@@ -115,6 +115,8 @@ type Directory interface {
 	Accounts(ctx context.Context, q store.AccountQuery) (store.Page[postrider.Account], error)
 	// Endpoints is [store.Directory]'s.
 	Endpoints(ctx context.Context, q store.EndpointQuery) (store.Page[postrider.Endpoint], error)
+	// PutEndpoint is [store.Directory]'s.
+	PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider.Endpoint, error)
 }
 
 // History is what a janitor needs of [store.Ledger].

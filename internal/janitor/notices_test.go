@@ -104,6 +104,25 @@ func TestA410HasANoticeAndSoHasARecovery(t *testing.T) {
 	})
 }
 
+// An endpoint is set aside once, and not if it has changed meanwhile.
+func TestAnEndpointThatIsSetAsideHasANotice(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newHarness(t)
+		e := w.endpoint()
+		j := janitor.New(of(w.Store), janitor.Options{})
+		for range 2 {
+			w.ok(j.SetAside(t.Context(), e))
+		}
+		w.same("the notices", w.notified(store.NoticeQuery{Object: e.ID.String()}), []string{"0s endpoint.condition_failed "})
+		page, err := w.Endpoints(t.Context(), store.EndpointQuery{ID: e.ID})
+		w.ok(err)
+		if !page.Items[0].ConditionFailed || page.Items[0].PolicyError == "" || page.Items[0].Revision != e.Revision+1 {
+			t.Errorf("the endpoint is %+v", page.Items[0])
+		}
+	})
+}
+
 func TestACircuitThatStaysOpenHasOneNoticeForEachTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

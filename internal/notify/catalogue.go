@@ -37,6 +37,7 @@ var described = []struct {
 		postrider.NoticeBacklogFull, "As many deliveries wait for an endpoint as its account may have, and new events are skipped for it.",
 		map[string]string{"limit": "10000"},
 	},
+	{postrider.NoticeConditionFailed, "An endpoint is set aside, because its condition could not be evaluated.", nil},
 	{
 		postrider.NoticeDeadLetters, "Many deliveries of an endpoint became dead letters within 24 hours.",
 		map[string]string{"count": "120", "limit": "100"},

@@ -20,8 +20,10 @@
 //     number of all endpoints: the table is compiled by event type and filter, and only
 //     changes are loaded.
 //   - The data of an event is decoded only if an endpoint of its account that subscribes
-//     to its type has a filter, channels or changed paths. Each is decoded once, and the object before
-//     the change only for changed paths.
+//     to its type has a filter, channels or changed paths. Each is decoded once, and the object
+//     before the change only for changed paths. Both are decoded once more for conditions.
+//   - A condition is evaluated only for events of its endpoint's types for which the filter
+//     holds. If the evaluation fails, the endpoint is returned with FilterFailed.
 //   - A returned slice or snapshot never changes.
 //
 // The package does not write to the store and does not decide what may be sent.
@@ -48,10 +50,11 @@ import (
 type Table struct {
 	directory store.Directory
 	opts      Options
-	refresh   sync.Mutex                         // held by the Refresh that is running
-	refreshed atomic.Pointer[time.Time]          // when the last successful Refresh began
-	notified  *batch.Queue[postrider.EndpointID] // endpoints that Notify named, for Run
-	setAside  map[postrider.EndpointID]struct{}  // endpoints whose policy cannot be read; guarded by refresh
+	refresh   sync.Mutex                            // held by the Refresh that is running
+	refreshed atomic.Pointer[time.Time]             // when the last successful Refresh began
+	notified  *batch.Queue[postrider.EndpointID]    // endpoints that Notify named, for Run
+	failing   *batch.Queue[*store.EndpointSnapshot] // endpoints whose condition keeps failing, for Run
+	setAside  map[postrider.EndpointID]struct{}     // endpoints whose policy cannot be read; guarded by refresh
 
 	mu        sync.RWMutex
 	onChange  func(Change)
@@ -66,7 +69,9 @@ type Table struct {
 // Options tunes a [Table]. The zero value is the production default.
 type Options struct {
 	Poll time.Duration // interval between two looks for changes of other nodes; default 1 s
-	Log  *slog.Logger  // default: discard
+	// Sets an endpoint aside in the store, because its condition keeps failing. Default: nothing is done.
+	SetAside func(ctx context.Context, e postrider.Endpoint) error
+	Log      *slog.Logger // default: discard
 }
 
 // Change says that an endpoint changed. The table already has the change.
@@ -79,11 +84,15 @@ type Change struct {
 func New(directory store.Directory, opts Options) *Table {
 	opts.Poll = cmp.Or(opts.Poll, time.Second)
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
+	if opts.SetAside == nil {
+		opts.SetAside = func(context.Context, postrider.Endpoint) error { return nil }
+	}
 	return &Table{
 		directory: directory,
 		setAside:  map[postrider.EndpointID]struct{}{},
 		opts:      opts,
 		notified:  batch.NewQueue[postrider.EndpointID](),
+		failing:   batch.NewQueue[*store.EndpointSnapshot](),
 		onChange:  func(Change) {},
 		endpoints: map[postrider.EndpointID]*store.EndpointSnapshot{},
 		filters:   map[postrider.EndpointID]*filter.Pattern{},
@@ -116,6 +125,10 @@ func (x *Table) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		case <-x.notified.Ready():
+		case <-x.failing.Ready():
+		}
+		if err := x.setFailingAside(ctx); err != nil && ctx.Err() == nil {
+			x.opts.Log.WarnContext(ctx, "endpoint with a failing condition not set aside", "error", err)
 		}
 		notified := x.notified.Take(0) // taken before the refresh, which then has all of their changes
 		err := x.Refresh(ctx)
@@ -277,12 +290,16 @@ func (x *Table) Lookup(id postrider.EndpointID) (*store.EndpointSnapshot, bool) 
 // return the endpoint for it.
 func (x *Table) Wants(id postrider.EndpointID, e *postrider.Event) bool {
 	to, known := x.Lookup(id)
-	return known && e.IsFor(&to.Endpoint) && (len(e.Endpoints) > 0 || holds(x.filterOf(to), filter.Of(e)))
+	if !known || len(e.Endpoints) > 0 {
+		return known && e.IsFor(&to.Endpoint)
+	}
+	m := &matching{table: x, event: e, filter: filter.Of(e)}
+	return to.Endpoint.Subscribes(e.Type) && holds(x.filterOf(to), m.filter) && m.wants(x.conditionOf(to), to) != nil
 }
 
 // Match returns the endpoints that want the event, ordered by id: those that subscribe to its type,
-// and whose filter, channels and changed paths, if they have them, hold for it. If there are more than most, or
-// comparing the event with the filters takes more than matchUnits, it returns nil and does not look at
+// and whose filter, channels, changed paths and condition, if they have them, hold for it. If there are more
+// than most, or the filters and conditions take more than matchUnits, it returns nil and does not look at
 // the others, so the cost of a match is limited. last is the last endpoint that subscribes to the type,
 // whatever its filter says; zero: there is none. An event that names endpoints matches these alone, and
 // no types and filters are asked. The caller must not change the slice.
@@ -316,10 +333,10 @@ func (x *Table) Match(e *postrider.Event, most int) (matched []*store.EndpointSn
 	for i := range all {
 		lists = append(lists, all[i].plain)
 	}
-	event, begun := limited(e), time.Now()
-	lists = append(lists, x.filtered(all, event, most))
+	m, begun := x.matching(e), time.Now()
+	lists = append(lists, x.filtered(all, m, most))
 	account.evaluation.add(begun)
-	if event.Exceeded() {
+	if m.filter.Exceeded() {
 		return nil, last
 	}
 	matched = []*store.EndpointSnapshot{} // not nil, even if no filter holds
@@ -342,29 +359,38 @@ func (x *Table) named(e *postrider.Event) (named []*store.EndpointSnapshot) {
 	return named
 }
 
-// filtered returns the subscribers whose filter holds for the event, ordered by id. Of more than most
-// it returns some, but more than most.
-func (x *Table) filtered(all []subscribers, event *filter.Event, most int) (held []*store.EndpointSnapshot) {
+// filtered returns the subscribers whose filter and condition hold for the event, ordered by id. Of
+// more than most it returns some, but more than most. If there are conditions, the filters of more may
+// hold.
+func (x *Table) filtered(all []subscribers, m *matching, most int) (held []*store.EndpointSnapshot) {
+	conditions := x.accounts[m.event.Account].conditions
+	if len(conditions) > 0 {
+		most = max(most, mostConditions)
+	}
 	for i := range all {
 		if all[i].filters == nil {
 			continue
 		}
-		for _, id := range all[i].filters.Match(event, most) {
+		for _, id := range all[i].filters.Match(m.filter, most) {
 			held = append(held, x.endpoints[id])
 		}
 	}
 	slices.SortFunc(held, func(a, b *store.EndpointSnapshot) int { return a.Endpoint.ID.Compare(b.Endpoint.ID) })
-	return slices.Compact(held) // an endpoint may subscribe with several patterns
+	held = slices.Compact(held) // an endpoint may subscribe with several patterns
+	if len(conditions) == 0 || len(held) > most {
+		return held
+	}
+	return m.decide(conditions, held)
 }
 
-// matchUnits limits the comparisons of one event with filters, to some 5 ms. They are made between two
+// matchUnits limits the comparisons of one event with filters and conditions, to some 5 ms. They are made between two
 // commits, and all accounts wait for these. An event that takes more gets a fan-out job.
 const matchUnits = 100_000
 
-func limited(e *postrider.Event) *filter.Event {
-	event := filter.Of(e)
-	event.Limit(matchUnits)
-	return event
+func (x *Table) matching(e *postrider.Event) *matching {
+	m := &matching{table: x, event: e, filter: filter.Of(e)}
+	m.filter.Limit(matchUnits)
+	return m
 }
 
 // Paths returns the paths by whose values events of the type are found. The caller must not change the
@@ -387,10 +413,13 @@ func (x *Table) WantsOrder(e *postrider.Event) bool {
 	if len(e.Endpoints) > 0 {
 		return slices.ContainsFunc(e.Endpoints, func(id postrider.EndpointID) bool { return s.ordered[id] != nil })
 	}
-	event := limited(e)
+	m := x.matching(e)
 	defer s.evaluation.add(time.Now())
-	for _, to := range s.ordered {
-		if to.Endpoint.Subscribes(e.Type) && (holds(x.filters[to.Endpoint.ID], event) || event.Exceeded()) {
+	for id, to := range s.ordered {
+		if !to.Endpoint.Subscribes(e.Type) {
+			continue
+		}
+		if holds(x.filters[id], m.filter) && m.wants(s.conditions[id], to) != nil || m.filter.Exceeded() {
 			return true
 		}
 	}
@@ -403,10 +432,11 @@ func holds(p *filter.Pattern, e *filter.Event) bool { return p == nil || p.Match
 // MatchNext returns the next n endpoints of a fan-out job after its cursor, ordered by id, and the last
 // endpoint that it looked at: job.UpTo, if there is no further one. They include endpoints that were
 // deleted after the event was accepted, whose deliveries are recorded as skipped. It compares the event
-// with one filter after the other, not with the index, so the chunks of a job together compare it with
-// each filter once. Comparisons hold no lock. They end at the time until, but not before the first.
+// with one filter and condition after the other, not with the index, so the chunks of a job together
+// compare it with each once. Comparisons hold no lock. They end at the time until, but not before the
+// first.
 func (x *Table) MatchNext(job *store.FanOut, n int, until time.Time) (matched []*store.EndpointSnapshot, through postrider.EndpointID) {
-	event, begun, compared := filter.Of(&job.Event), time.Now(), false
+	m, begun, compared := &matching{table: x, event: &job.Event, filter: filter.Of(&job.Event)}, time.Now(), false
 	defer func() {
 		if v := x.evaluationOf(job.Event.Account); v != nil && compared {
 			v.add(begun)
@@ -419,9 +449,14 @@ func (x *Table) MatchNext(job *store.FanOut, n int, until time.Time) (matched []
 		if len(matched) == n || !through.IsZero() && time.Now().After(until) {
 			return matched, through
 		}
-		p := x.filterOf(to)
-		compared = compared || p != nil
-		if through = to.Endpoint.ID; len(job.Event.Endpoints) > 0 || holds(p, event) {
+		if through = to.Endpoint.ID; len(job.Event.Endpoints) == 0 {
+			p, c := x.filterOf(to), x.conditionOf(to)
+			if compared = compared || p != nil || c != nil; !holds(p, m.filter) {
+				continue
+			}
+			to = m.wants(c, to)
+		}
+		if to != nil {
 			matched = append(matched, to)
 		}
 	}

@@ -19,7 +19,8 @@ type subscriptions struct {
 	exact  map[string]subscribers // by event type
 	prefix map[string]subscribers // by the part before the *, as in "order."
 
-	ordered map[postrider.EndpointID]*store.EndpointSnapshot // endpoints with order by_key
+	ordered    map[postrider.EndpointID]*store.EndpointSnapshot // endpoints with order by_key
+	conditions map[postrider.EndpointID]*conditioned            // of the endpoints that have one; nil: none has
 
 	deleted []*store.EndpointSnapshot // endpoints that were deleted within the last hour, with any subscription
 
@@ -27,8 +28,8 @@ type subscriptions struct {
 }
 
 // subscribers are the endpoints that subscribed with one pattern of types: all of them, those that
-// have no filter, and the filters of the others by their endpoints. An endpoint with channels
-// or changed paths has a filter, if only of these.
+// have no filter, and the filters of the others by their endpoints. An endpoint with channels, changed
+// paths or a condition has a filter, if only of these or an empty one.
 //
 // The lists are ordered by id, so they are merged without sorting. A list is never changed: a change
 // makes a new one. So a returned match may be read without a lock.
@@ -48,9 +49,12 @@ const deletedFor = time.Hour
 // nothing of it. Each list is made only once for a page, because an account may have 100,000
 // endpoints in one list.
 func (x *Table) apply(changes store.Changes) {
-	filters := make([]*filter.Pattern, len(changes.Endpoints))
+	filters, conditions := make([]*filter.Pattern, len(changes.Endpoints)), make([]*conditioned, len(changes.Endpoints))
 	for i := range changes.Endpoints {
-		filters[i] = parsed(&changes.Endpoints[i])
+		filters[i], conditions[i] = parsed(&changes.Endpoints[i]), compiled(&changes.Endpoints[i])
+		if filters[i] == nil && conditions[i] != nil {
+			filters[i] = filters[i].WithChanged(nil) // holds for all events
+		}
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -62,6 +66,7 @@ func (x *Table) apply(changes store.Changes) {
 			delete(x.endpoints, id)
 			delete(x.filters, id)
 			delete(account.ordered, id)
+			delete(account.conditions, id)
 			addEdits(edits, account, old, becomes{})
 			if to.Endpoint.Status == postrider.EndpointDeleted {
 				account.keepDeleted(&to)
@@ -77,6 +82,12 @@ func (x *Table) apply(changes store.Changes) {
 		}
 		if to.Endpoint.Policy.Order == postrider.OrderByKey {
 			account.ordered[id] = &to
+		}
+		if conditions[i] != nil {
+			if account.conditions == nil {
+				account.conditions = map[postrider.EndpointID]*conditioned{}
+			}
+			account.conditions[id] = conditions[i]
 		}
 		addEdits(edits, account, &to, becomes{&to, filters[i]})
 	}

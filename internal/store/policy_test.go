@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "rewrite testdata/policy.json")
 func fullPolicy() postrider.Policy {
 	p := postrider.Policy{
 		Filter: `{ "data": {"total": [{"numeric": [">=", 100.0]}]}, "type": ["<\u00e9>"] }`, Changed: []string{"$.a", "$"},
-		Channels: []string{"shop-7", "a b"},
+		Channels:  []string{"shop-7", "a b"},
 		Condition: `data.a == "<é>"`,
 		Retry: postrider.RetryPolicy{
 			Preset: "seven-step", Delays: []time.Duration{0, 1500 * time.Millisecond, time.Hour},

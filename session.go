@@ -89,7 +89,7 @@ type Portal struct {
 // others. Options that use the operator's own capacity are not among them: concurrency, circuit,
 // expiry, retries and timeouts.
 var PortalOptions = []string{
-	"filter", "changed", "channels", "client_errors", "signature", "payload", "include_previous", "order", "on_dead", "headers",
+	"filter", "changed", "channels", "condition", "client_errors", "signature", "payload", "include_previous", "order", "on_dead", "headers",
 	"compression", "rate", "auth",
 }
 

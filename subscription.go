@@ -9,11 +9,18 @@ type Subscription struct {
 	Filter     string    // see [Policy]
 	Channels   []string  // see [Policy]
 	Changed    []string  // see [Policy]
+	Condition  string    // see [Policy]; empty if the endpoint is set aside for it
 }
 
 // Subscription returns the present subscription of the endpoint.
 func (e Endpoint) Subscription() Subscription {
-	return Subscription{EventTypes: e.EventTypes, Filter: e.Policy.Filter, Channels: e.Policy.Channels, Changed: e.Policy.Changed}
+	s := Subscription{
+		EventTypes: e.EventTypes, Filter: e.Policy.Filter, Channels: e.Policy.Channels, Changed: e.Policy.Changed, Condition: e.Policy.Condition,
+	}
+	if e.ConditionFailed {
+		s.Condition = ""
+	}
+	return s
 }
 
 // SubscriptionRevision is a subscription of an endpoint, with the time in which it selected events.

@@ -82,8 +82,8 @@ type Event struct {
 type EventExplanation struct {
 	Event      postrider.EventID    `json:"event"`
 	Endpoint   postrider.EndpointID `json:"endpoint"`
-	MatchesNow bool                 `json:"matches_now" doc:"True: the present event types, filter, channels and changed of the endpoint would select the event."`
-	Since      *Time                `json:"since" format:"date-time" doc:"Time since which the endpoint had the event types, filter, channels and changed that are explained: those of the time of the event. Null: those of that time are not known, because it is before the endpoint was created, or was too long ago; then the present ones are explained."`
+	MatchesNow bool                 `json:"matches_now" doc:"True: the present event types, filter, channels, changed and condition of the endpoint would select the event."`
+	Since      *Time                `json:"since" format:"date-time" doc:"Time since which the endpoint had the event types, filter, channels, changed and condition that are explained: those of the time of the event. Null: those of that time are not known, because it is before the endpoint was created, or was too long ago; then the present ones are explained."`
 	Until      *Time                `json:"until" format:"date-time" doc:"Time until which the endpoint had them. Null: it has them now."`
 	Deleted    bool                 `json:"deleted" doc:"True: the endpoint was deleted before the event was published, so it did not get the event."`
 	Directed   bool                 `json:"directed,omitempty" doc:"True: the event names the endpoints that it is for, so matches says whether this is one of them, and nothing else is asked."`
@@ -92,17 +92,27 @@ type EventExplanation struct {
 
 // Comparison says whether a subscription selects an event, and why.
 type Comparison struct {
-	Matches     bool                `json:"matches" doc:"True: the event types, the filter, channels and changed select the event."`
+	Matches     bool                `json:"matches" doc:"True: the event types, the filter, channels, changed and condition select the event."`
 	TypeMatches bool                `json:"type_matches" doc:"True: one of the event types selects the type of the event."`
 	Filter      *FilterExplanation  `json:"filter,omitempty" doc:"Left out: there is no filter, or the stored filter cannot be read, so it leaves out no event."`
 	Changed     *ChangedExplanation `json:"changed,omitempty" doc:"Left out: there is no changed, or the stored policy cannot be read, so it leaves out no event."`
 	Channels    *ChannelExplanation `json:"channels,omitempty" doc:"Left out: there are no channels, or the stored policy cannot be read, so they leave out no event."`
+
+	Condition *ConditionExplanation `json:"condition,omitempty" doc:"Left out: there is no condition, or the endpoint is set aside, so it leaves out no event."`
 }
 
 // ChannelExplanation says which of the channels of an endpoint an event has.
 type ChannelExplanation struct {
 	Matches  bool     `json:"matches"`
 	Channels []string `json:"channels" nullable:"false" doc:"Channels of the endpoint that the event has; empty: none."`
+}
+
+// ConditionExplanation says whether the condition of an endpoint holds for an event.
+type ConditionExplanation struct {
+	Matches bool    `json:"matches" doc:"True: it holds, or could not be evaluated, so there is a delivery."`
+	Text    *string `json:"text" doc:"The condition. Null: it uses internal, and the caller is bound to an account."`
+	Error   *string `json:"error" doc:"Why it could not be evaluated; the delivery is then a dead letter, filter_failed. Null: it was evaluated, or text is null."`
+	Cost    int     `json:"cost" doc:"What the evaluation cost; the limit is 20000."`
 }
 
 // ChangedExplanation says whether one of the changed paths of an endpoint has changed in an event.

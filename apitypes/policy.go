@@ -12,7 +12,8 @@ import (
 type Policy struct {
 	Filter Optional[json.RawMessage] `json:"filter,omitzero" doc:"Pattern that says which events of event_types create deliveries, in the language of the event patterns of Amazon EventBridge over the fields data, type, subject, channels, metadata and internal: {\"data\": {\"total\": [{\"numeric\": [\">=\", 100]}]}}. docs/operate/filters.md has the operators. At most 16 KiB. Null, the default: all."`
 
-	Changed Optional[[]string] `json:"changed,omitzero" minItems:"1" maxItems:"10" example:"[\"$.status\"]" doc:"Paths in data, as in changed_paths of events: only events create deliveries in which one of them differs between previous and data, or is in changed_paths, or lies below or above one of these. Null, the default: all events."`
+	Changed   Optional[[]string] `json:"changed,omitzero" minItems:"1" maxItems:"10" example:"[\"$.status\"]" doc:"Paths in data, as in changed_paths of events: only events create deliveries in which one of them differs between previous and data, or is in changed_paths, or lies below or above one of these. Null, the default: all events."`
+	Condition Optional[string]   `json:"condition,omitzero" doc:"Expression in CEL that says which of these events create deliveries, for what filter cannot say: data.items.exists(i, i.price > 100.0). The variables are data, type, subject, channels, metadata, internal and previous. docs/operate/filters.md has the language. If it cannot be evaluated for an event, the delivery becomes a dead letter, filter_failed. At most 4 KiB. Null, the default: all."`
 
 	Channels Optional[[]string] `json:"channels,omitzero" minItems:"1" maxItems:"10" example:"[\"shop-7\"]" doc:"Only events that have one of these channels create deliveries. Null, the default: all events."`
 

@@ -12,6 +12,7 @@ type Subscription struct {
 	Filter     Optional[json.RawMessage] `json:"filter,omitzero" doc:"As that of an endpoint. Null: all events."`
 	Channels   Optional[[]string]        `json:"channels,omitzero" minItems:"1" maxItems:"10" example:"[\"eu\"]" doc:"As those of an endpoint. Null: all events."`
 	Changed    Optional[[]string]        `json:"changed,omitzero" minItems:"1" maxItems:"10" example:"[\"$.status\"]" doc:"As that of an endpoint. Null: all events."`
+	Condition  Optional[string]          `json:"condition,omitzero" doc:"As that of an endpoint. Null: all events."`
 }
 
 // DryRun is a subscription and an event to compare with it. A field of the subscription that is left out
@@ -56,7 +57,7 @@ type WhatIfResult struct {
 
 // WhatIfReason counts the events that a subscription does not select for the same reason.
 type WhatIfReason struct {
-	Reason    string          `json:"reason" enum:"type,filter,apart,channels,changed" doc:"type: no event type selects it. filter: a condition does not hold. apart: enough conditions hold, but not in the same element of an array. channels: it has none of the channels. changed: no path has changed."`
+	Reason    string          `json:"reason" enum:"type,filter,apart,channels,changed,condition" doc:"type: no event type selects it. filter: a condition does not hold. apart: enough conditions hold, but not in the same element of an array. channels: it has none of the channels. changed: no path has changed. condition: it does not hold."`
 	Path      string          `json:"path" example:"data.total" doc:"Place in the filter, of the condition or of the $or of which no branch holds. Empty: another reason than filter, or a condition for internal, which a caller that is bound to an account does not see."`
 	Condition json.RawMessage `json:"condition,omitempty" doc:"List of the filter: one of its values must hold."`
 	Events    int             `json:"events"`

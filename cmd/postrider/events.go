@@ -21,7 +21,7 @@ type eventsCmd struct {
 	Get        eventsGetCmd        `cmd:"" help:"Show one event with its data."`
 	Deliveries eventsDeliveriesCmd `cmd:"" help:"List the deliveries of an event."`
 	Attempts   eventsAttemptsCmd   `cmd:"" help:"List the attempts of all deliveries of an event. A lost attempt STARTED when its loss was noticed; its request may have left long before."`
-	Explain    eventsExplainCmd    `cmd:"" help:"Say whether an endpoint wanted an event, by the event types, filter, channels and changed paths that it had when the event was published, condition by condition."`
+	Explain    eventsExplainCmd    `cmd:"" help:"Say whether an endpoint wanted an event, by the event types, filter, channels, changed paths and condition that it had when the event was published, condition by condition."`
 	Replay     eventsReplayCmd     `cmd:"" help:"Deliver an event again to its endpoints, except where it is pending."`
 	Publish    eventsPublishCmd    `cmd:"" help:"Publish the events of a file, at most 1,000, all or none."`
 }
@@ -168,13 +168,15 @@ func printComparison(t terminal, who, note string, x apitypes.Comparison) error 
 		text = "does not want the event: its filter does not hold"
 	case x.Channels != nil && !x.Channels.Matches:
 		text = "does not want the event: the event has none of its channels"
-	case !x.Matches:
+	case x.Changed != nil && !x.Changed.Matches:
 		text = "does not want the event: its option changed does not hold"
+	case !x.Matches:
+		text = "does not want the event: its condition does not hold"
 	}
 	if x.Channels != nil && x.Channels.Matches {
 		text += "\nchannels: " + strings.Join(x.Channels.Channels, ", ")
 	}
-	if _, err := fmt.Fprintf(t.out, "%s %s\n%s%s", who, text, note, changedText(x.Changed)); err != nil || x.Filter == nil {
+	if _, err := fmt.Fprintf(t.out, "%s %s\n%s%s%s", who, text, note, changedText(x.Changed), conditionText(x.Condition)); err != nil || x.Filter == nil {
 		return err
 	}
 	return conditionTable.all(t, false, x.Filter.Conditions)
@@ -206,6 +208,17 @@ func changedText(x *apitypes.ChangedExplanation) string {
 		return "changed: none of the paths has changed\n"
 	}
 	return "changed: " + strings.Join(x.Paths, ", ") + "\n"
+}
+
+// conditionText says what the condition returned, as a line; empty: the endpoint has none.
+func conditionText(x *apitypes.ConditionExplanation) string {
+	switch {
+	case x == nil:
+		return ""
+	case x.Error != nil:
+		return fmt.Sprintf("condition: failed at a cost of %d: %s\n", x.Cost, *x.Error)
+	}
+	return fmt.Sprintf("condition: %t, at a cost of %d\n", x.Matches, x.Cost)
 }
 
 type eventsReplayCmd struct {

@@ -84,7 +84,7 @@ func (w flagNames) fault(f apitypes.Fault) string {
 	}
 	reason := f.Reason
 	// Flags with JSON use the names and units of the API.
-	if name != "--retry" && name != "--circuit" && name != "--filter" {
+	if name != "--retry" && name != "--circuit" && name != "--filter" && name != "--condition" {
 		if plain, isTime := strings.CutSuffix(part, "_ms"); isTime || strings.HasSuffix(f.Field, "_ms") {
 			part = plain
 			if f.Min != nil && f.Max != nil && reason == postrider.OutOfRange("", *f.Min, *f.Max).Reason {

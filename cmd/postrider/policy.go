@@ -32,7 +32,8 @@ import (
 type policyFlags struct {
 	Filter string `placeholder:"JSON|@FILE|none" help:"Which events of the event types create deliveries: a pattern, for example {\"data\":{\"total\":[{\"numeric\":[\">=\",100]}]}}; @FILE reads a file; none removes the filter. docs/operate/filters.md has the operators. Default: all."`
 
-	Changed []string `sep:"none" placeholder:"PATH|none" help:"Only events in which this place in the data changed create deliveries, for example $.status. Can be repeated. none removes all. Default: all events."`
+	Changed   []string `sep:"none" placeholder:"PATH|none" help:"Only events in which this place in the data changed create deliveries, for example $.status. Can be repeated. none removes all. Default: all events."`
+	Condition string   `placeholder:"CEL|@FILE|none" help:"Which of these events create deliveries, for what a filter cannot say: an expression in CEL, for example data.items.exists(i, i.price > 100.0); @FILE reads a file; none removes the condition. docs/operate/filters.md has the language. Default: all."`
 
 	Channels []string `sep:"none" placeholder:"NAME|none" help:"Only events that have this channel create deliveries. Can be repeated: one of the channels must fit. none removes all. Default: all events."`
 
@@ -99,6 +100,9 @@ func (f *policyFlags) policy(t terminal, others ...string) (p apitypes.Policy, e
 	if p.Filter, err = f.filter(t); err != nil {
 		return p, err
 	}
+	if p.Condition, err = f.condition(t); err != nil {
+		return p, err
+	}
 	if p.Retry, err = f.retry(); err != nil {
 		return p, err
 	}
@@ -146,6 +150,20 @@ func (f *policyFlags) filter(t terminal) (p apitypes.Optional[json.RawMessage], 
 	}
 	text, err := readData(t, "--filter", f.Filter)
 	return apitypes.Of(text), err
+}
+
+// condition returns the condition. The server checks the expression.
+func (f *policyFlags) condition(t terminal) (c apitypes.Optional[string], err error) {
+	switch file, isFile := strings.CutPrefix(f.Condition, "@"); {
+	case f.Condition == "":
+		return c, nil
+	case f.Condition == "none":
+		return apitypes.Null[string](), nil
+	case isFile:
+		text, err := readSource(t, file)
+		return apitypes.Of(strings.TrimSpace(string(text))), err
+	}
+	return apitypes.Of(f.Condition), nil
 }
 
 // retry returns the retry policy. A text that starts with a brace is JSON, any other text is a

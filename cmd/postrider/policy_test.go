@@ -13,7 +13,7 @@ import (
 // flagsFor has a flag with a value for each option of an endpoint. A boolean option needs no row,
 // because its flag is its name.
 var flagsFor = map[string]string{
-	"filter": `--filter={"type":["a"]}`, "changed": "--changed=$.a", "channels": "--channels=a",
+	"filter": `--filter={"type":["a"]}`, "changed": "--changed=$.a", "channels": "--channels=a", "condition": "--condition=true",
 	"retry": "--retry=seven-step", "timeout_ms": "--timeout=5s", "client_errors": "--client-errors=dead_letter",
 	"concurrency": "--concurrency=3",
 	"expiry_ms":   "--expiry=1h", "signature": "--signature=standard", "payload": "--payload=raw", "circuit": "--circuit=strict",

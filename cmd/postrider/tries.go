@@ -17,12 +17,15 @@ type subscriptionFlags struct {
 	Filter     string   `placeholder:"JSON|@FILE|none" help:"The filter, as in endpoints update."`
 	Channels   []string `sep:"none" placeholder:"NAME|none" help:"A channel that the event must have. Can be repeated: one of them must fit."`
 	Changed    []string `sep:"none" placeholder:"PATH|none" help:"A place in the data that must have changed, for example $.status. Can be repeated."`
+	Condition  string   `placeholder:"CEL|@FILE|none" help:"The condition, as in endpoints update."`
 }
 
 // subscription returns the flags in the form of the API.
 func (f *subscriptionFlags) subscription(t terminal) (apitypes.Subscription, error) {
-	p, err := (&policyFlags{Filter: f.Filter, Channels: f.Channels, Changed: f.Changed}).policy(t)
-	return apitypes.Subscription{EventTypes: f.EventTypes, Filter: p.Filter, Channels: p.Channels, Changed: p.Changed}, err
+	p, err := (&policyFlags{Filter: f.Filter, Channels: f.Channels, Changed: f.Changed, Condition: f.Condition}).policy(t)
+	return apitypes.Subscription{
+		EventTypes: f.EventTypes, Filter: p.Filter, Channels: p.Channels, Changed: p.Changed, Condition: p.Condition,
+	}, err
 }
 
 type endpointsTryCmd struct {

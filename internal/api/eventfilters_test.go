@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
 )
 
 // A filter is shown as it was given, except for white space.
@@ -215,6 +216,90 @@ func TestChangedPathsAreExplained(t *testing.T) {
 		changed := map[string]any{"matches": len(tt.paths) > 0, "told": true, "paths": tt.paths}
 		if diff := cmp.Diff(changed, got["changed"]); diff != "" || got["matches"] != tt.matches {
 			t.Errorf("%s matches: %v, want %v; changed (-want +got):\n%s", tt.event, got["matches"], tt.matches, diff)
+		}
+	}
+}
+
+func TestAConditionIsExplained(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.tenant("acme")
+	bound := w.bound(acme)
+	explain := "GET /events/" + acme.event + "/explain?endpoint=" + acme.endpoint
+	for _, tt := range []struct {
+		condition             string
+		matches               bool
+		text, boundText, says any
+	}{
+		{`data.order_id == 42`, true, `data.order_id == 42`, `data.order_id == 42`, nil},
+		{`data.order_id > 42`, false, `data.order_id > 42`, `data.order_id > 42`, nil},
+		{`data.total > 42`, true, `data.total > 42`, `data.total > 42`, "no such key: total"},
+		{`internal.risk == 'high'`, true, `internal.risk == 'high'`, nil, "no such key: risk"},
+	} {
+		w.want(200, "PATCH /endpoints/"+acme.endpoint, `{"condition": "`+tt.condition+`"}`)
+		for key, text := range map[string]any{w.admin: tt.text, bound: tt.boundText} {
+			got := w.do(key, explain, "").body
+			explained, _ := got["condition"].(map[string]any)
+			says := tt.says
+			if text == nil {
+				says = nil
+			}
+			want := map[string]any{"matches": tt.matches, "text": text, "error": says, "cost": explained["cost"]}
+			if diff := cmp.Diff(want, explained); diff != "" || got["matches"] != tt.matches {
+				t.Errorf("%s matches: %v, want %v; condition (-want +got):\n%s", tt.condition, got["matches"], tt.matches, diff)
+			}
+		}
+	}
+	refused := w.do(bound, "PATCH /endpoints/"+acme.endpoint, `{"condition": "data.a == 1 || internal.b == '2'"}`)
+	if refused.status != 422 || !slices.Equal(refused.fields(), []string{"condition.1:16"}) {
+		t.Errorf("a bound key: %d %s", refused.status, refused.text)
+	}
+	has(t, "without a condition", w.want(200, "PATCH /endpoints/"+acme.endpoint, `{"condition": null}`).body, map[string]any{"condition": nil})
+}
+
+// An endpoint that is set aside because its condition fails has its options. Only a change of the
+// condition, also to the same one, ends that.
+func TestAFailingConditionIsSetAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.tenant("acme")
+	route := "/endpoints/" + acme.endpoint
+	w.want(200, "PATCH "+route, `{"condition": "data.total > 5.0"}`)
+	id, err := postrider.ParseID[postrider.EndpointID](acme.endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := w.store.Endpoints(t.Context(), store.EndpointQuery{ID: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page.Items[0].ConditionFailed = true
+	if _, err := w.store.PutEndpoint(t.Context(), store.PutEndpoint{Endpoint: page.Items[0]}); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		change string
+		aside  bool
+	}{{`{"concurrency": 7}`, true}, {`{"condition": "data.total > 5.0"}`, false}} {
+		got := w.want(200, "PATCH "+route, tt.change).body
+		if got["condition"] != "data.total > 5.0" || (got["policy_error"] != nil) != tt.aside {
+			t.Errorf("%s: %v, want it set aside: %t", tt.change, got, tt.aside)
+		}
+	}
+	has(t, "the options", w.want(200, "GET "+route, "").body, map[string]any{"concurrency": 7.0, "policy_error": nil})
+}
+
+func TestConditionsAreRefusedWithTheirPlaces(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.tenant("acme")
+	for condition, places := range map[string][]string{
+		`dat.a == 1 ||\n type.matches(\"(a+)+$\")`:                              {"event_types", "condition.1:1", "condition.2:14"},
+		strings.Repeat("data.a.all(x, data.a.all(y, x != y)) && ", 60) + "true": {"event_types", "condition"},
+	} {
+		got := w.want(422, "POST /endpoints", `{"account": "acme", "url": "https://x.example", "event_types": [], "condition": "`+condition+`"}`)
+		if !slices.Equal(got.fields(), places) {
+			t.Errorf("%s: %s", condition, got.text)
 		}
 	}
 }

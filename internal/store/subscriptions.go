@@ -22,6 +22,7 @@ type subscriptionDocument struct {
 	Filter     string              `json:"filter,omitempty"` // a text, so that its bytes are kept
 	Channels   []string            `json:"channels,omitempty"`
 	Changed    []string            `json:"changed,omitempty"`
+	Condition  string              `json:"condition,omitempty"`
 }
 
 // EncodeSubscription returns the stored form of a subscription. Two subscriptions differ if their stored

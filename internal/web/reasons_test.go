@@ -89,6 +89,26 @@ func TestWrongLinesAreNamed(t *testing.T) {
 	}
 }
 
+// A fault of a condition names the line and the character, and has what CEL says.
+func TestWrongConditionsAreNamedByTheirPlaces(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	path := "/dashboard/endpoints/" + w.endpoint(apitypes.EndpointCreate{}).ID.String() + "/options"
+	for value, says := range map[string]string{
+		"true &&\r\n dat.a == 1":  "2:2: Hier ist der Ausdruck ungültig: undeclared reference",
+		strings.Repeat("a", 5000): "Höchstens 4 KiB",
+		strings.Repeat("data.a.all(x, data.a.all(y, x != y)) && ", 60) + "true": "Der Ausdruck kostet zu viel",
+	} {
+		form := w.see("operator", path).fields()
+		form.Set("save", "yes")
+		form.Set("condition", value)
+		got := w.as("operator", "POST "+path, form, german)
+		if got.status != http.StatusUnprocessableEntity || !strings.Contains(got.html, says) {
+			t.Errorf("%q: %d without %q", value, got.status, says)
+		}
+	}
+}
+
 // TestRefusedFormsHaveNoEnglishReasons sends the forms of an endpoint, an account, a key
 // and an event type in German with what each field can be refused for.
 func TestRefusedFormsHaveNoEnglishReasons(t *testing.T) {

@@ -219,7 +219,7 @@ func (s *Routes) viewEndpoint(e postrider.Endpoint, secrets []postrider.Secret) 
 		VerifiedAt: render.TimeOrNull(e.VerifiedAt), CreatedAt: render.Instant(e.CreatedAt), UpdatedAt: render.Instant(e.UpdatedAt),
 		Revision: e.Revision,
 	}
-	if e.PolicyError == "" {
+	if e.PolicyError == "" || e.ConditionFailed {
 		view.Policy = viewPolicy(e.Policy)
 	}
 	return view
@@ -309,7 +309,10 @@ func (s *Routes) setPolicy(ctx context.Context, e *postrider.Endpoint, was postr
 	url, urlErr := s.checkURL(*e)
 	e.URL = url
 	moved := urlErr == nil && host(url) != host(was.URL)
-	if e.PolicyError != "" {
+	switch {
+	case e.ConditionFailed && !to.Condition.IsZero(): // the endpoint is not set aside any more
+		e.PolicyError, e.ConditionFailed = "", false
+	case e.PolicyError != "" && !e.ConditionFailed:
 		named, missing := policyFields(to)
 		if named == 0 && !moved { // a new host must not get the credentials of the old host
 			missing = nil

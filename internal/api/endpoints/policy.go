@@ -10,6 +10,7 @@ import (
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/filter"
+	"github.com/postrider/postrider/internal/filter/condition"
 	"github.com/postrider/postrider/internal/shape"
 )
 
@@ -31,6 +32,7 @@ func applyPolicy(caller *postrider.Caller, p *postrider.Policy, c *postrider.Cre
 	}
 	return errors.Join(
 		setBy(&p.Filter, to.Filter, standard.Filter, func(f json.RawMessage) (string, error) { return filterOf(caller, f) }),
+		checkCondition(caller, to.Condition),
 		setBy(&p.Retry, to.Retry, standard.Retry, retryPolicy),
 		setBy(&p.Signatures, to.Signature, standard.Signatures, signatures),
 		setBy(&p.Circuit, to.Circuit, standard.Circuit, circuitPolicy),
@@ -74,21 +76,36 @@ func viewPolicy(p postrider.Policy) apitypes.Policy {
 			}
 		}
 	}
+	if p.Condition == "" {
+		view.Condition.SetNull()
+	}
 	return view
 }
 
 // StandardPolicy returns the default policy of a new endpoint, in the form of a response.
 func StandardPolicy() apitypes.Policy { return viewPolicy(postrider.DefaultPolicy()) }
 
-// filterOf returns the text of a filter, or all its faults. The field internal of events is for the
-// operator, so callers that are bound to an account may not find out its values by filters.
+// filterOf returns the text of a filter, or all its faults.
 func filterOf(caller *postrider.Caller, f json.RawMessage) (string, error) {
-	var without []string
-	if !caller.Account.IsZero() {
-		without = []string{"internal"}
-	}
-	_, err := filter.Parse(f, without...)
+	_, err := filter.Parse(f, withoutFor(caller)...)
 	return string(f), err
+}
+
+// checkCondition returns all faults of a condition, if the request has one.
+func checkCondition(caller *postrider.Caller, to apitypes.Optional[string]) (err error) {
+	if text, ok := to.Get(); ok {
+		_, err = condition.Compile(text, withoutFor(caller)...)
+	}
+	return err
+}
+
+// withoutFor returns the fields of events that the caller may not use. The field internal is for the
+// operator, so callers that are bound to an account may not find out its values.
+func withoutFor(caller *postrider.Caller) []string {
+	if caller.Account.IsZero() {
+		return nil
+	}
+	return []string{"internal"}
 }
 
 // retryPolicy converts the retry field of a request. [postrider.Policy.Check] validates the result.

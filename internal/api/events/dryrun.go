@@ -7,7 +7,6 @@ import (
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/api/rest"
-	"github.com/postrider/postrider/internal/filter"
 )
 
 // registerTries registers the routes that compare events with a subscription that is not stored.
@@ -37,5 +36,5 @@ func (s *Routes) trySubscription(ctx context.Context, _ *rest.None, body apitype
 	if err != nil {
 		return nil, err
 	}
-	return rest.Respond(wants.explain(filter.Of(&e))), nil
+	return rest.Respond(wants.explain(comparingOf(&e))), nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/api/render"
 	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/filter"
+	"github.com/postrider/postrider/internal/filter/condition"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -58,7 +59,7 @@ func (s *Routes) explainEvent(ctx context.Context, in *struct {
 	if err := errors.Join(errThen, errNow); err != nil {
 		return nil, err
 	}
-	compared, deleted := filter.Of(&event), to.Status == postrider.EndpointDeleted
+	compared, deleted := comparingOf(&event), to.Status == postrider.EndpointDeleted
 	view := apitypes.EventExplanation{
 		Event: event.ID, Endpoint: to.ID, Comparison: wanted.explain(compared), MatchesNow: wants.reasonOf(compared) == reason{} && !deleted,
 		Since: render.TimeOrNull(then.Since), Until: render.TimeOrNull(then.Until), Deleted: deleted && !at.Before(to.StatusSince),
@@ -71,6 +72,21 @@ func (s *Routes) explainEvent(ctx context.Context, in *struct {
 func explainChannels(wanted, has []string) *apitypes.ChannelExplanation {
 	both := slices.DeleteFunc(slices.Clone(wanted), func(channel string) bool { return !slices.Contains(has, channel) })
 	return &apitypes.ChannelExplanation{Matches: len(both) > 0, Channels: both}
+}
+
+// explainCondition evaluates the condition. If it uses internal, a caller that is bound to an account sees
+// neither its text nor an error, which may have a value of internal.
+func (s *subscription) explainCondition(e *condition.Event) *apitypes.ConditionExplanation {
+	holds, cost, err := s.condition.Holds(e)
+	view := &apitypes.ConditionExplanation{Matches: holds || err != nil, Cost: cost}
+	if s.condition.Uses("internal") && !s.caller.Account.IsZero() {
+		return view
+	}
+	view.Text = &s.text
+	if err != nil {
+		view.Error = render.OrNull(err.Error())
+	}
+	return view
 }
 
 // explainChanged says which of the paths have changed in the event.

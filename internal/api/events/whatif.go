@@ -13,7 +13,6 @@ import (
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/api/render"
 	"github.com/postrider/postrider/internal/api/rest"
-	"github.com/postrider/postrider/internal/filter"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -233,7 +232,7 @@ type tally struct {
 
 // add compares an event with the subscription.
 func (t *tally) add(e *postrider.Event, delivered bool) {
-	r, compared := &t.result, filter.Of(e)
+	r, compared := &t.result, comparingOf(e)
 	r.Events++
 	t.oldest = e.CreatedAt
 	why := t.wants.reasonOf(compared)

@@ -222,10 +222,10 @@ func (f *form) option(name string) *shownOption {
 }
 
 // place marks the inputs of an option that a fault is about. It returns a prefix for the reason:
-// the name of the header or input, the number of the element, or the place in a filter.
+// the name of the header or input, the number of the element, or the place in a filter or a condition.
 func (f *form) place(v *page.Visit, o *shownOption, field string) string {
 	rest := strings.TrimPrefix(field, o.Name)
-	if o.Name == "filter" && rest != "" {
+	if (o.Name == "filter" || o.Name == "condition") && rest != "" {
 		o.mark("")
 		return strings.TrimPrefix(rest, ".") + ": "
 	}

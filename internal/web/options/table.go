@@ -135,7 +135,17 @@ var optionGroups = []struct {
 			setMetadata,
 		},
 	}},
-	{"filter", []option{{"filter", one("lines"), showFilter, setFilter}, plain("changed"), plain("channels")}},
+	{"filter", []option{
+		{"filter", one("lines"), showFilter, setFilter},
+		plain("changed"), plain("channels"),
+		{
+			"condition", one("lines"), func(e apitypes.Endpoint) []string { return []string{e.Condition.Value()} },
+			func(u *apitypes.EndpointUpdate, to []string) error {
+				u.Condition = apitypes.NullUnless(to[0] != "", to[0])
+				return nil
+			},
+		},
+	}},
 	{"request", []option{
 		plain("payload"),
 		plain("include_previous"),

@@ -35,7 +35,7 @@ func showTry(v *page.Visit, e apitypes.Endpoint) error {
 			return err
 		}
 	}
-	for _, name := range []string{"event_types", "filter", "channels", "changed"} {
+	for _, name := range []string{"event_types", "filter", "channels", "changed", "condition"} {
 		p.Group.Options = append(p.Group.Options, *p.option(name))
 	}
 	found, err := v.API.Endpoints(v.Context, client.EndpointFilter{IDs: []postrider.EndpointID{e.ID}})
@@ -58,8 +58,10 @@ func (p *tryPage) compare(v *page.Visit, u apitypes.EndpointUpdate) error {
 		return page.ErrBadForm
 	}
 	result, err := v.API.WhatIf(v.Context, p.Endpoint.ID, apitypes.WhatIf{
-		Subscription: apitypes.Subscription{EventTypes: u.EventTypes, Filter: u.Filter, Channels: u.Channels, Changed: u.Changed},
-		Last:         &last, Type: p.Type,
+		Subscription: apitypes.Subscription{
+			EventTypes: u.EventTypes, Filter: u.Filter, Channels: u.Channels, Changed: u.Changed, Condition: u.Condition,
+		},
+		Last: &last, Type: p.Type,
 	})
 	if faults := v.Faulty(err); faults != nil {
 		p.refuse(v, faults)

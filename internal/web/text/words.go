@@ -156,6 +156,9 @@ func (c *Catalogue) Reason(f apitypes.Fault) string {
 		}
 		limits = []any{"min", least, "max", most}
 	}
+	if _, detail, found := strings.Cut(f.Reason, ": "); found {
+		limits = append(limits, "detail", detail)
+	}
 	key := "fault." + string(f.Code)
 	limited := f.Code == postrider.FaultOutOfRange || f.Code == postrider.FaultWrongCount || f.Code == postrider.FaultTooLong
 	if limited && f.Max == nil { // the text is about the limits
@@ -163,8 +166,8 @@ func (c *Catalogue) Reason(f apitypes.Fault) string {
 	}
 	names := strings.Split(Element.ReplaceAllString(f.Field, ""), ".")
 	owns := []string{strings.Join(names, ".")}
-	if names[0] == "filter" { // the last name may be an operator; the others are names of fields
-		owns = []string{"filter", "filter." + names[len(names)-1]}
+	if names[0] == "filter" || names[0] == "condition" { // the last name may be an operator; the others are places
+		owns = []string{names[0], names[0] + "." + names[len(names)-1]}
 	}
 	for _, own := range owns {
 		if own = "fault." + own + "." + string(f.Code); c.Has(own) {

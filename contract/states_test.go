@@ -138,6 +138,8 @@ func (c *caller) drivePublishing() {
 	c.want(422, "POST /events", said)
 	said["previous"] = nil
 	c.want(200, "GET /events/"+c.want(202, "POST /events", said).id("id"), nil)
+	picture := object{"account": "acme", "type": "published", "data": "iVBORw==", "data_encoding": "base64", "content_type": "image/png"}
+	c.want(200, "GET /events/"+c.want(202, "POST /events", picture).id("id"), nil)
 	c.want(202, "POST /events/batch", object{"events": []object{{"account": "acme", "type": "published", "data": nil}}})
 	c.want(409, "POST /events/batch", object{"events": []object{event}})
 	again := object{"account": "acme", "type": "published", "data": 1, "idempotency_key": "k", "api_version": "v1", "ordering_key": "o", "max_attempts": 3}
@@ -192,8 +194,15 @@ func (c *caller) driveOptions() {
 	explain := "GET /events/" + event.id("id") + "/explain?endpoint="
 	c.want(200, explain+id, nil)
 	c.want(200, "PATCH /endpoints/"+id, object{"filter": object{"data": []any{2, object{"exists": false}}, "subject": []any{"x"}}})
-	c.want(200, "PATCH /endpoints/"+id, object{"changed": []string{"$.a"}})
+	c.want(200, "PATCH /endpoints/"+id, object{
+		"changed": []string{"$.a"}, "channels": []string{"a"}, "payload": "envelope", "include_previous": true,
+	})
 	c.want(200, explain+id, nil)
+	for _, condition := range []string{`type == "a"`, `data.b == 1`, `size(internal) == 0`} {
+		c.want(200, "PATCH /endpoints/"+id, object{"condition": condition})
+		asked := c.want(202, "POST /events", object{"account": "acme", "type": "options", "data": 1}).id("id")
+		c.want(200, "GET /events/"+asked+"/explain?endpoint="+id, nil)
+	}
 	c.want(200, "POST /endpoints/"+id+"/what-if", object{"filter": nil, "changed": []string{"$.a"}, "last": 5})
 	c.want(202, "POST /events", object{"account": "acme", "type": "options", "data": object{"a": []object{{"b": 1}, {"c": 1}}}})
 	apart := object{"a": object{"b": []int{1}}, "$or": []object{{"a": object{"c": []int{1}}}, {"d": []int{1}}}}
@@ -203,6 +212,9 @@ func (c *caller) driveOptions() {
 	later := c.want(202, "POST /events", object{"account": "acme", "type": "options", "data": 1})
 	c.want(200, "GET /events/"+later.id("id")+"/explain?endpoint="+id, nil)
 	c.want(200, "GET /endpoints/"+id+"/stats?left_out=true", nil)
+	named := c.want(202, "POST /events", object{"account": "acme", "type": "published", "data": 1, "endpoints": []string{id}}).id("id")
+	c.want(200, "GET /events/"+named, nil)
+	c.want(200, "GET /events/"+named+"/explain?endpoint="+id, nil)
 	for _, scheme := range []string{"github", "github-sha1", "shopify", "plain"} {
 		c.want(200, "PATCH /endpoints/"+id, object{"signature": object{"schemes": []any{object{"scheme": scheme, "header": "X-Signature", "prefix": "p="}}}})
 	}

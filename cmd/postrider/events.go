@@ -176,7 +176,8 @@ func printComparison(t terminal, who, note string, x apitypes.Comparison) error 
 	if x.Channels != nil && x.Channels.Matches {
 		text += "\nchannels: " + strings.Join(x.Channels.Channels, ", ")
 	}
-	if _, err := fmt.Fprintf(t.out, "%s %s\n%s%s%s", who, text, note, changedText(x.Changed), conditionText(x.Condition)); err != nil || x.Filter == nil {
+	note += changedText(x.Changed) + conditionText(x.Condition)
+	if _, err := fmt.Fprintf(t.out, "%s %s\n%s", who, text, note); err != nil || x.Filter == nil {
 		return err
 	}
 	return conditionTable.all(t, false, x.Filter.Conditions)

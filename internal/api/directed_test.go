@@ -111,9 +111,10 @@ func TestADirectedEventIsExplained(t *testing.T) {
 	w.want(200, "PATCH /endpoints/"+acme.endpoint, `{"filter": {"type": ["none"]}, "channels": ["x"], "event_types": ["b"]}`)
 	event := w.want(202, "POST /events", `{"account": "acme", "type": "a", "data": 1, "endpoints": ["`+acme.endpoint+`"]}`).id("id")
 	for endpoint, want := range map[string]map[string]any{
-		acme.endpoint: {"event": event, "endpoint": acme.endpoint, "matches": true, "directed": true, "type_matches": false},
-		other:         {"event": event, "endpoint": other, "matches": false, "directed": true, "type_matches": true},
+		acme.endpoint: {"event": event, "endpoint": acme.endpoint, "matches": true, "matches_now": true, "directed": true, "type_matches": false},
+		other:         {"event": event, "endpoint": other, "matches": false, "matches_now": false, "directed": true, "type_matches": true},
 	} {
+		want["deleted"], want["since"], want["until"] = false, nil, nil
 		if diff := cmp.Diff(want, w.want(200, "GET /events/"+event+"/explain?endpoint="+endpoint, "").body); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}

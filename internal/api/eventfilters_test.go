@@ -225,7 +225,6 @@ func TestAConditionIsExplained(t *testing.T) {
 	w := newWorld(t)
 	acme := w.tenant("acme")
 	bound := w.bound(acme)
-	explain := "GET /events/" + acme.event + "/explain?endpoint=" + acme.endpoint
 	for _, tt := range []struct {
 		condition             string
 		matches               bool
@@ -237,6 +236,8 @@ func TestAConditionIsExplained(t *testing.T) {
 		{`internal.risk == 'high'`, true, `internal.risk == 'high'`, nil, "no such key: risk"},
 	} {
 		w.want(200, "PATCH /endpoints/"+acme.endpoint, `{"condition": "`+tt.condition+`"}`)
+		event := w.want(202, "POST /events", `{"account": "acme", "type": "order.created", "data": {"order_id": 42}}`).id("id")
+		explain := "GET /events/" + event + "/explain?endpoint=" + acme.endpoint
 		for key, text := range map[string]any{w.admin: tt.text, bound: tt.boundText} {
 			got := w.do(key, explain, "").body
 			explained, _ := got["condition"].(map[string]any)

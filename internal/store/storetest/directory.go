@@ -264,9 +264,8 @@ func putEndpointPolicy(w *world) {
 		e := w.draft(w.account())
 		e.Policy = postrider.Policy{
 			Filter: "{ \"data\":\t{\"total\": [9007199254740993.0, {\"prefix\": \"<\\u0000é\"}]} }\n", Changed: []string{"$.b[0].é", "$"},
-			Channels:  []string{"shop 7", "é"},
-			Condition: "data.a == '<é>' &&\n\ttype != \"\\u0000\"",
-			Retry:     retry, Timeout: 3 * time.Second, ClientErrors: postrider.DeadLetterClientErrors, Concurrency: 7,
+			Channels: []string{"shop 7", "é"}, Condition: "data.a == '<é>' &&\n\ttype != \"\\u0000\"",
+			Retry: retry, Timeout: 3 * time.Second, ClientErrors: postrider.DeadLetterClientErrors, Concurrency: 7,
 			Expiry: 5 * time.Minute, Payload: postrider.PayloadRaw,
 			Signatures: []postrider.Signature{{Scheme: postrider.SchemePlain, Header: "X-Acme", Prefix: "v1="}, {Scheme: postrider.SchemeStandard}},
 			Circuit:    postrider.CircuitPresets["windowed"], Order: postrider.OrderByKey, OnDead: postrider.PauseOnDead,

@@ -225,9 +225,8 @@ func largest() postrider.About {
 	for i := range postrider.MaxMetadataKeys {
 		metadata[string(rune('a'+i))] = quotes(postrider.MaxMetadata/postrider.MaxMetadataKeys - 1)
 	}
-	a := postrider.About{
-		Subject: quotes(postrider.MaxSubject), Metadata: metadata, Internal: metadata, ContentType: quotes(postrider.MaxContentType),
-	}
+	a := postrider.About{Subject: quotes(postrider.MaxSubject), Metadata: metadata, Internal: metadata}
+	a.ContentType = quotes(postrider.MaxContentType)
 	for i := range postrider.MaxChannels {
 		a.Channels = append(a.Channels, quotes(postrider.MaxChannel-1)+string(rune('a'+i)))
 	}

@@ -20,8 +20,12 @@ func TestEveryOptionOfAnEndpointIsMappedBothWays(t *testing.T) {
 	}
 	for option := range reflect.TypeFor[postrider.Policy]().Fields() {
 		changed := postrider.DefaultPolicy()
-		if alter(reflect.ValueOf(&changed).Elem().FieldByIndex(option.Index)); option.Name == "Filter" {
+		alter(reflect.ValueOf(&changed).Elem().FieldByIndex(option.Index))
+		switch option.Name {
+		case "Filter":
 			changed.Filter = `{ "type": [1.0, "<é>"]}`
+		case "Condition":
+			changed.Condition = `data.a == "<é>"`
 		}
 		view := viewPolicy(changed)
 		if reflect.DeepEqual(view, standard) {

@@ -14,12 +14,14 @@ import (
 // name is the key.
 const metadataPrefix = "metadata."
 
-// metadataParameter is the parameter in the document of every list that can be filtered by metadata.
+// metadataParameter returns the parameter for the document of a list that can be filtered by metadata.
 // Its name stands for any key.
-var metadataParameter = huma.Param{
-	Name: metadataPrefix + "KEY", In: "query", Schema: &huma.Schema{Type: huma.TypeString},
-	Description: "Only those whose metadata has the key KEY with exactly this value: metadata.plan=gold. There may be several, " +
-		"for different keys; all must match. A deleted object is not found by its metadata.",
+func metadataParameter() *huma.Param {
+	return &huma.Param{
+		Name: metadataPrefix + "KEY", In: "query", Schema: &huma.Schema{Type: huma.TypeString},
+		Description: "Only those whose metadata has the key KEY with exactly this value: metadata.plan=gold. There may be several, " +
+			"for different keys; all must match. A deleted object is not found by its metadata.",
+	}
 }
 
 // MetadataFilter returns the metadata that the query of the request asks for. Metadata that no object

@@ -18,10 +18,12 @@ import (
 // in its response also has an ETag with this number. A request with If-Match changes the object only
 // while it has the ETag.
 
-// ifMatch is the header in the document of every operation that heeds it.
-var ifMatch = huma.Param{
-	Name: "If-Match", In: "header", Schema: &huma.Schema{Type: huma.TypeString},
-	Description: "The ETag that the object must have, or *: it must exist. Otherwise nothing is changed, and the response is a 412.",
+// ifMatch returns the header for the document of an operation that heeds it.
+func ifMatch() *huma.Param {
+	return &huma.Param{
+		Name: "If-Match", In: "header", Schema: &huma.Schema{Type: huma.TypeString},
+		Description: "The ETag that the object must have, or *: it must exist. Otherwise nothing is changed, and the response is a 412.",
+	}
 }
 
 // errPrecondition is the error of a request whose If-Match does not hold.

@@ -256,10 +256,10 @@ func (rt *Router) operation(r Route) huma.Operation {
 	}
 	op.Parameters = r.Headers
 	if r.Conditional {
-		op.Parameters = append(op.Parameters, &ifMatch)
+		op.Parameters = append(op.Parameters, ifMatch())
 	}
 	if r.Metadata {
-		op.Parameters = append(op.Parameters, &metadataParameter)
+		op.Parameters = append(op.Parameters, metadataParameter())
 	}
 	if r.Repeatable {
 		op.Responses["200"] = &huma.Response{

@@ -128,6 +128,9 @@ func known(text string) *Condition {
 	return nil
 }
 
+// compiling is held while a condition is compiled. The environment is changed by that, for a moment.
+var compiling sync.Mutex
+
 func compile(text string) (*Condition, error) {
 	if len(text) > MaxBytes {
 		return nil, &postrider.InvalidError{
@@ -138,6 +141,8 @@ func compile(text string) (*Condition, error) {
 	if err != nil {
 		return nil, fmt.Errorf("environment of conditions: %w", err)
 	}
+	compiling.Lock()
+	defer compiling.Unlock()
 	ast, issues := env.Compile(text)
 	if faults := issues.Errors(); len(faults) > 0 {
 		return nil, faultsOf(faults)

@@ -51,6 +51,7 @@ func TestAConditionHolds(t *testing.T) {
 		// What an event does not have.
 		{`data == {} && previous == {} && subject == "" && channels == [] && metadata == {} && internal == {}`, bare, true},
 		{`has(data.a) || has(previous.a) || has(metadata.a)`, bare, false},
+		{`data == {}`, &postrider.Event{Data: []byte("42"), About: postrider.About{ContentType: "text/plain"}}, true},
 		{`data == null`, &postrider.Event{Data: []byte(" null ")}, true},
 		// An error on one side does not matter where the other side decides.
 		{`data.gone == 1 || true`, paid(), true},

@@ -28,7 +28,11 @@ func (*Event) Parent() cel.Activation { return nil }
 func (e *Event) ResolveName(name string) (any, bool) {
 	switch name {
 	case "data":
-		e.data = decoded(e.data, e.of.Data)
+		text := e.of.Data
+		if e.of.About.ContentType != "" { // a text such as 42 would be JSON
+			text = nil
+		}
+		e.data = decoded(e.data, text)
 		return e.data, true
 	case "previous":
 		e.previous = decoded(e.previous, e.of.About.Previous)

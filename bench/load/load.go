@@ -179,9 +179,9 @@ func (p *publisher) appendEvent(b []byte, n int64) []byte {
 	if p.plan.accounts > 0 {
 		account += strconv.FormatInt(n%int64(p.plan.accounts), 10)
 	}
-	b = fmt.Appendf(b, `{"account":%q,"type":"%s.t%d","data":{"n":%d,"fill":"`,
-		account, p.plan.prefix, n%int64(max(1, p.plan.types)), n)
-	for rest := p.plan.size - len(`{"n":1234567,"fill":""}`); rest > 0; rest -= len(filler) {
+	b = fmt.Appendf(b, `{"account":%q,"type":"%s.t%d","data":{"n":%d,"of":[%d,%d,%d,%d],"fill":"`,
+		account, p.plan.prefix, n%int64(max(1, p.plan.types)), n, n/2, n/3, n/5, n/7)
+	for rest := p.plan.size - len(`{"n":1234567,"of":[123456,123456,123456,123456],"fill":""}`); rest > 0; rest -= len(filler) {
 		b = append(b, filler[:min(rest, len(filler))]...)
 	}
 	if p.plan.keyed {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/bench/internal/lab"
 )
 
@@ -46,6 +47,13 @@ func (w *environment) publishAll(ctx context.Context, of, class string, n int) e
 	if err == nil && stats.Accepted != int64(n) {
 		err = fmt.Errorf("%d of %d events were accepted", stats.Accepted, n)
 	}
+	return err
+}
+
+// indexPaths has the events of the first type found by five values of their data.
+func indexPaths(ctx context.Context, w *environment, _ *reading) error {
+	paths := []string{"$.n", "$.of[0]", "$.of[1]", "$.of[2]", "$.of[3]"}
+	_, err := w.nodes[0].Client().PutEventType(ctx, good+".t0", apitypes.EventTypePut{Paths: apitypes.Of(paths)})
 	return err
 }
 

@@ -99,6 +99,14 @@ func scenarios(e extent) []scenario {
 			goalsOn: goals{perSecond: atLeast(6_000)},
 		},
 		{
+			name: "B1 with five indexed paths",
+			setups: []setup{{
+				groups: []group{{class: good, endpoints: 1, concurrency: 64}},
+				phases: []phase{{name: "load", lasts: e.full, loads: []load{{class: good, connections: 64}}, before: indexPaths}},
+			}},
+			figures: throughput,
+		},
+		{
 			name: "B2 100 endpoints, one each", also: "B10",
 			setups: atFull(e, group{class: good, endpoints: 100}, load{connections: 64}), figures: throughput,
 			goals: goals{

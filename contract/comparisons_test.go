@@ -16,7 +16,9 @@ func (c *caller) driveComparisons(id string) {
 		asked := c.want(202, "POST /events", object{"account": "acme", "type": "options", "data": 1}).id("id")
 		c.want(200, "GET /events/"+asked+"/explain?endpoint="+id, nil)
 	}
-	c.want(200, "POST /endpoints/"+id+"/what-if", object{"filter": nil, "changed": []string{"$.a"}, "last": 5})
+	all := object{"filter": nil, "channels": nil, "condition": nil, "changed": []string{"$.a"}, "last": 5}
+	c.want(200, "POST /endpoints/"+id+"/what-if", all)
+	c.want(200, "POST /endpoints/"+id+"/what-if", object{"filter": nil, "channels": nil, "condition": "type == 'none'", "changed": nil})
 	c.want(202, "POST /events", object{"account": "acme", "type": "options", "data": object{"a": []object{{"b": 1}, {"c": 1}}}})
 	apart := object{"a": object{"b": []int{1}}, "$or": []object{{"a": object{"c": []int{1}}}, {"d": []int{1}}}}
 	c.want(200, "POST /endpoints/"+id+"/what-if", object{"filter": object{"data": apart}, "from": "2020-01-01T00:00:00Z"})

@@ -25,9 +25,14 @@ var unseen = map[string]string{
 	"publish-event 429 filter_quota_used":  "a test of ingest has filters that take more than a second",
 	"publish-events 429 filter_quota_used": "the same",
 	"Problem.code = filter_quota_used":     "the same",
-	"publish-event 503 disk_full":          "a test of the server fills a disk",
-	"publish-events 503 disk_full":         "the same",
-	"Problem.code = disk_full":             "the same",
+
+	"ConditionExplanation.text is null: true": "a test of the API explains a condition with internal to a customer",
+	"DeadLetter.reason = filter_failed":       "a script of the command has a condition that fails",
+	"DeadLetterGroup.reason = filter_failed":  "the same",
+	"Delivery.reason = filter_failed":         "the same",
+	"publish-event 503 disk_full":             "a test of the server fills a disk",
+	"publish-events 503 disk_full":            "the same",
+	"Problem.code = disk_full":                "the same",
 
 	"* 410":               "the data of events is never deleted yet",
 	"* 410 gone":          "the same",

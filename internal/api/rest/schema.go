@@ -3,6 +3,7 @@ package rest
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -78,12 +79,12 @@ func orNullSchema(s *huma.Schema) *huma.Schema {
 // endpointSchema has the schema of an endpoint in a response.
 type endpointSchema struct{ apitypes.Endpoint }
 
-// TransformSchema describes the policy of a response: only the fields changed, channels, rate, auth
+// TransformSchema describes the policy of a response: only the fields changed, channels, condition, rate, auth
 // and tls can be null. No field is required, because an endpoint with a policy_error has none of them.
 func (endpointSchema) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	for field := range reflect.TypeFor[apitypes.Policy]().Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if name == "changed" || name == "channels" || name == "rate" || name == "auth" || name == "tls" {
+		if slices.Contains([]string{"changed", "channels", "condition", "rate", "auth", "tls"}, name) {
 			continue
 		}
 		property := s.Properties[name]

@@ -18,6 +18,8 @@ func (c *caller) driveComparisons(id string) {
 	}
 	all := object{"filter": nil, "channels": nil, "condition": nil, "changed": []string{"$.a"}, "last": 5}
 	c.want(200, "POST /endpoints/"+id+"/what-if", all)
+	all["channels"] = []string{"none"}
+	c.want(200, "POST /endpoints/"+id+"/what-if", all)
 	c.want(200, "POST /endpoints/"+id+"/what-if", object{"filter": nil, "channels": nil, "condition": "type == 'none'", "changed": nil})
 	c.want(202, "POST /events", object{"account": "acme", "type": "options", "data": object{"a": []object{{"b": 1}, {"c": 1}}}})
 	apart := object{"a": object{"b": []int{1}}, "$or": []object{{"a": object{"c": []int{1}}}, {"d": []int{1}}}}

@@ -87,25 +87,16 @@ func StandardPolicy() apitypes.Policy { return viewPolicy(postrider.DefaultPolic
 
 // filterOf returns the text of a filter, or all its faults.
 func filterOf(caller *postrider.Caller, f json.RawMessage) (string, error) {
-	_, err := filter.Parse(f, withoutFor(caller)...)
+	_, err := filter.Parse(f, rest.HiddenFrom(caller)...)
 	return string(f), err
 }
 
 // checkCondition returns all faults of a condition, if the request has one.
 func checkCondition(caller *postrider.Caller, to apitypes.Optional[string]) (err error) {
 	if text, ok := to.Get(); ok {
-		_, err = condition.Compile(text, withoutFor(caller)...)
+		_, err = condition.Compile(text, rest.HiddenFrom(caller)...)
 	}
 	return err
-}
-
-// withoutFor returns the fields of events that the caller may not use. The field internal is for the
-// operator, so callers that are bound to an account may not find out its values.
-func withoutFor(caller *postrider.Caller) []string {
-	if caller.Account.IsZero() {
-		return nil
-	}
-	return []string{"internal"}
 }
 
 // retryPolicy converts the retry field of a request. [postrider.Policy.Check] validates the result.

@@ -55,18 +55,15 @@ func (s *subscription) change(to apitypes.Subscription) error {
 		s.types = rest.Patterns(to.EventTypes)
 		faults = append(faults, rest.CheckPatterns(s.types))
 	}
-	var without []string // the field internal is for the operator
-	if !s.caller.Account.IsZero() {
-		without = []string{"internal"}
-	}
+	hidden := rest.HiddenFrom(s.caller)
 	if text, ok := to.Filter.Get(); ok {
-		pattern, err := filter.Parse(text, without...)
+		pattern, err := filter.Parse(text, hidden...)
 		s.filter, faults = pattern, append(faults, err)
 	} else if to.Filter.IsNull() {
 		s.filter = nil
 	}
 	if text, ok := to.Condition.Get(); ok {
-		compiled, err := condition.Compile(text, without...)
+		compiled, err := condition.Compile(text, hidden...)
 		s.condition, s.text, faults = compiled, text, append(faults, err)
 	} else if to.Condition.IsNull() {
 		s.condition = nil

@@ -73,3 +73,12 @@ func CheckPatterns(list []postrider.Pattern) error {
 	}
 	return errors.Join(faults...)
 }
+
+// HiddenFrom returns the fields of events that no filter or condition of the caller may use. The field
+// internal is for the operator: callers that are bound to an account must not find out its values.
+func HiddenFrom(caller *postrider.Caller) []string {
+	if caller.Account.IsZero() {
+		return nil
+	}
+	return []string{"internal"}
+}

@@ -35,6 +35,9 @@ func (v *evaluation) add(begun time.Time) {
 func (v *evaluation) wait() time.Duration {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.taken == 0 { // as of every account without filters
+		return 0
+	}
 	v.leak()
 	return max(0, v.taken-evaluationAtOnce) * 100 / EvaluationPercent
 }

@@ -14,7 +14,8 @@ import (
 // looked up in the store.
 const maxNamed = 1000
 
-// named has the endpoints that the events of one request have named so far; a zero id: there is none.
+// named has the endpoints that the events of one batch have named so far; a zero id: there is none. For a
+// single event it is nil.
 type named map[endpointName]postrider.EndpointID
 
 // endpointName is an id or a uid.
@@ -67,7 +68,9 @@ func (s *Routes) endpointNamed(ctx context.Context, n endpointName, known named)
 		if id, err = s.Names.EndpointOf(ctx, n.account, n.name); err != nil && !errors.Is(err, postrider.ErrNotFound) {
 			return id, err
 		}
-		known[n] = id
+		if known != nil {
+			known[n] = id
+		}
 	}
 	if id.IsZero() {
 		return id, postrider.ErrNotFound

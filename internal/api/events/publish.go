@@ -96,7 +96,7 @@ func (s *Routes) publish(ctx context.Context, b rest.Raw) (int, error) {
 	// The faults are joined below, so that the client sees all of them at once.
 	keyErr := applyKeyHeader(&body, header)
 	hops, hopsErr := readHops(header)
-	e, err := s.event(ctx, &body, named{})
+	e, err := s.event(ctx, &body, nil)
 	if err := errors.Join(keyErr, hopsErr, err); err != nil {
 		return 0, err
 	}

@@ -82,7 +82,7 @@ type accountsUpdateCmd struct {
 	UID           *string `placeholder:"UID" help:"Your own name for the account."`
 	Name          *string `placeholder:"NAME" help:"The account's name for people."`
 	metadataFlags `embed:""`
-	condition     `embed:""`
+	revisionFlag  `embed:""`
 
 	retentionFlags `embed:""`
 }
@@ -145,9 +145,9 @@ func (c *accountsUpdateCmd) Run(ctx context.Context, t terminal) error {
 type accountsPutCmd struct {
 	oneAccount
 
-	Name      string            `help:"The account's name for people."`
-	Metadata  map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"What you want to note of the account, which its customers can read; may be given several times."`
-	condition `embed:""`
+	Name         string            `help:"The account's name for people."`
+	Metadata     map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"What you want to note of the account, which its customers can read; may be given several times."`
+	revisionFlag `embed:""`
 
 	retentionFlags `embed:""`
 }
@@ -163,13 +163,13 @@ func (c *accountsPutCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// condition is the flag of commands that change an object only while nobody else does.
-type condition struct {
+// revisionFlag is the flag of commands that change an object only while nobody else does.
+type revisionFlag struct {
 	IfRevision int64 `placeholder:"N" help:"Do it only while the object has this revision. Default: in any case."`
 }
 
-// on returns a client whose changes have the condition.
-func (c condition) on(api *client.Client) *client.Client {
+// on returns a client whose changes have this condition.
+func (c revisionFlag) on(api *client.Client) *client.Client {
 	if c.IfRevision == 0 {
 		return api
 	}

@@ -363,15 +363,15 @@ func (c *endpointsCreateCmd) Run(ctx context.Context, t terminal) error {
 type endpointsPutCmd struct {
 	target `embed:""`
 
-	Name        string            `arg:"" help:"The endpoint: ACCOUNT:UID, or its uid with a key of its account. The id of an endpoint replaces it."`
-	EndpointURL string            `arg:"" optional:"" name:"endpoint-url" help:"The URL that gets the requests, for example https://acme.example/hooks. An inspector has none."`
-	Kind        string            `enum:"http,inspector" default:"http" help:"http or inspector; it never changes."`
-	EventTypes  []string          `default:"*" help:"The event types that it gets, separated by commas: names as order.created, prefixes as order.*, or * for all."`
-	Description string            `help:"A description for people."`
-	Metadata    map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"What you want to note of the endpoint, which the customers of its account can read; may be given several times."`
-	condition   `embed:""`
-	secretFlags `embed:""`
-	policyFlags `embed:""`
+	Name         string            `arg:"" help:"The endpoint: ACCOUNT:UID, or its uid with a key of its account. The id of an endpoint replaces it."`
+	EndpointURL  string            `arg:"" optional:"" name:"endpoint-url" help:"The URL that gets the requests, for example https://acme.example/hooks. An inspector has none."`
+	Kind         string            `enum:"http,inspector" default:"http" help:"http or inspector; it never changes."`
+	EventTypes   []string          `default:"*" help:"The event types that it gets, separated by commas: names as order.created, prefixes as order.*, or * for all."`
+	Description  string            `help:"A description for people."`
+	Metadata     map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"What you want to note of the endpoint, which the customers of its account can read; may be given several times."`
+	revisionFlag `embed:""`
+	secretFlags  `embed:""`
+	policyFlags  `embed:""`
 }
 
 // Run makes or replaces the endpoint. It prints the secret only of a new endpoint. A deployment script
@@ -421,7 +421,7 @@ type endpointsUpdateCmd struct {
 	UID           *string  `placeholder:"NAME" help:"Your own name for the endpoint."`
 	Description   *string  `placeholder:"TEXT" help:"A description for people."`
 	metadataFlags `embed:""`
-	condition     `embed:""`
+	revisionFlag  `embed:""`
 	policyFlags   `embed:""`
 }
 

@@ -73,7 +73,7 @@ func (c *eventTypesDeleteCmd) Run(ctx context.Context, t terminal) error {
 // eventTypeFlags have what an event type consists of.
 type eventTypeFlags struct {
 	oneEventType
-	condition `embed:""`
+	revisionFlag `embed:""`
 
 	Description *string  `placeholder:"TEXT" help:"A description for people."`
 	Path        []string `placeholder:"PATH" help:"A path such as '$.order.number', by whose values events that are published from now on are found; several times for up to 5. They replace the paths of the type; none removes them."`

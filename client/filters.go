@@ -53,7 +53,7 @@ type EndpointDeliveryFilter struct {
 type SearchFilter struct {
 	Text string
 	// Account is the id or uid of the account to search. Values in the data of events are found only in
-	// one account. Empty: all accounts, or that of the API key.
+	// one account. Empty: all accounts, or the account of the API key.
 	Account string
 }
 

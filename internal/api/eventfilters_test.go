@@ -139,7 +139,7 @@ func (w *world) early(of tenant) string {
 }
 
 // An event is explained by the subscription of its time, whatever the endpoint subscribes to now.
-func TestAnEventIsExplainedByTheSubscriptionOfItsTime(t *testing.T) {
+func TestPromise2AnEventIsExplainedByTheSubscriptionOfItsTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	acme := w.tenant("acme")

@@ -36,7 +36,7 @@ type eventRecord struct {
 	ContentType    string              `json:"content_type,omitempty"`
 	Data           []byte              `json:"data"` // as base64: the bytes that were signed
 
-	Endpoints []postrider.EndpointID `json:"endpoints,omitempty"` // that alone got the event
+	Endpoints []postrider.EndpointID `json:"endpoints,omitempty"` // the only ones that got the event
 }
 
 // attemptRecord is an attempt, or a decision without a request. The last record of a delivery has

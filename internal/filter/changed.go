@@ -76,7 +76,7 @@ func overlap(a, b string) bool {
 }
 
 // WithChanged returns a pattern that holds if p does and one of the paths has changed; see
-// [Event.Changed]. If p is nil, the paths alone decide.
+// [Event.Changed]. If p is nil, only the paths decide.
 func (p *Pattern) WithChanged(paths []string) *Pattern {
 	with := p.copied()
 	with.key += "\n" + strings.Join(paths, "\n")
@@ -93,7 +93,7 @@ func (p *Pattern) copied() Pattern {
 }
 
 // WithChannels returns a pattern that holds if p does and the event has one of the channels. If p is
-// nil, the channels alone decide. An index finds the pattern by each of them.
+// nil, only the channels decide. An index finds the pattern by each of them.
 func (p *Pattern) WithChannels(channels []string) *Pattern {
 	with, either := p.copied(), new(leaf)
 	for _, channel := range channels {

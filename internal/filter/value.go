@@ -263,7 +263,7 @@ func quote(text string) string {
 }
 
 // equal reports whether two values are the same, whatever the order of members and the form of
-// numbers. nil is equal to nil alone.
+// numbers. nil equals only nil.
 func equal(a, b *value) bool {
 	if a == nil || b == nil || a.kind != b.kind {
 		return a == b

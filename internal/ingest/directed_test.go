@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/ingest"
 )
 
-// directed returns an event for these endpoints alone.
+// directed returns an event for these endpoints only.
 func (r *harness) directed(to ...postrider.Endpoint) postrider.Event {
 	e := r.event("", `{"a": 2}`)
 	for i := range to {

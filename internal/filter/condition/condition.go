@@ -13,7 +13,7 @@
 //   - An expression has a boolean result, and no regular expressions. Its macros are at most
 //     MaxNesting deep in each other.
 //   - An evaluation ends. It costs at most MaxCost, and its result and its cost depend on the
-//     expression and the event alone.
+//     expression and the event, and on nothing else.
 //   - An evaluation that fails is an error, never false.
 //
 // JSON numbers are doubles, as CEL says: an integer above 2^53 loses digits, and one that is used in

@@ -183,7 +183,7 @@ func TestATextIsCompiledOnce(t *testing.T) {
 	runtime.KeepAlive(first)
 }
 
-// The result and the cost depend on the expression and the event alone.
+// The result and the cost depend on the expression and the event, and on nothing else.
 func TestEvaluationsAgree(t *testing.T) {
 	t.Parallel()
 	c, err := condition.Compile(`data.items.exists(i, i.price > 100.0) || data.id == 7`)

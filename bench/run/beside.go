@@ -102,6 +102,10 @@ func troubles(e extent) []trouble {
 			shows: shows{metrics: []string{"postrider_publishes_refused_total"}},
 		},
 		{
+			name: "hostile conditions", before: hostileConditions, during: publishForConditions(e.lasting(30 * time.Second)),
+			shows: shows{metrics: []string{"postrider_publishes_refused_total"}},
+		},
+		{
 			name: "receivers fail", groups: []group{{class: "gone", endpoints: failing}, {class: "postrider", endpoints: 1, fanOut: true}},
 			answers: map[string]lab.Answer{"gone": {Status: http.StatusGone}}, loads: []load{{class: "gone", connections: 4, rate: 45}},
 			shows: shows{metrics: []string{"postrider_notices_total", `postrider_health_changes_total{health="disabled"}`}},

@@ -100,6 +100,7 @@ type environment struct {
 	gone     []*lab.Server  // killed nodes
 	browsers []*http.Client // sessions at the first node, each for streamsOf pages
 	greedy   []greedyAccount
+	asked    postrider.EndpointID // of the account asking
 	first    map[string]apitypes.Endpoint
 	started  time.Time // when restarted last started a server
 	holes    []*hole

@@ -105,6 +105,9 @@ func neighbours(e extent, place int) []neighbour {
 			prepare: deadLetters(many), during: inTurn(replayAll(0), allReplayed(many)), ends: true,
 		},
 		{
+			name: "what-if", unit: "events", prepare: storedEvents(many), during: askWhatIf(many), ends: true,
+		},
+		{
 			name: "archive", unit: "rows", prepare: restarted(filled(oldDay(12+place, many)), keepAll(30)...),
 			start: archiving(keepAll(10)), during: inTurn(untilSwept("archive"), allArchived(many)), ends: true,
 		},

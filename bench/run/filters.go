@@ -64,7 +64,8 @@ func publishForConditions(lasts time.Duration) action {
 			})
 		}
 		publishing.Wait()
-		r.said = append(r.said, fmt.Sprintf("of the account with the conditions %d publishes were accepted and %d refused", accepted.Load(), refused.Load()))
+		r.said = append(r.said, fmt.Sprintf("of the account with the conditions %d publishes were accepted and %d refused",
+			accepted.Load(), refused.Load()))
 		if accepted.Load() == 0 || refused.Load() == 0 {
 			return errors.New("the conditions did not use up the share of the account")
 		}

@@ -1,6 +1,7 @@
 package ingest_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -127,6 +128,29 @@ func TestFiltersThatTakeTooMuchTimeRefusePublishes(t *testing.T) {
 		}
 	}
 	t.Error("10,000 events with a filter of some 5 ms each were accepted")
+}
+
+// Filters are compared before the turn of a publish, so that no other account waits for them. Here no
+// publish gets a turn.
+func TestFiltersAreComparedBeforeTheCommit(t *testing.T) {
+	t.Parallel()
+	r := newHarness(t, ingest.Options{})
+	r.filtered(1, `{"data": {"a": [`+strings.Repeat(`{"wildcard": "a*b*c"}, `, 250)+`{"suffix": "z"}]}}`, asIs)
+	if err := r.table.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	hostile := r.event("", `{"a": [`+strings.Repeat(`"aab", `, 20_000)+`"z"]}`)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 10_000 {
+		if _, err := r.in.Publish(ended, []postrider.Event{hostile}); !errors.Is(err, context.Canceled) {
+			if _, used := errors.AsType[*postrider.QuotaError](err); !used {
+				t.Errorf("refused with %v", err)
+			}
+			return
+		}
+	}
+	t.Error("the filters took no time before the commit")
 }
 
 // An endpoint whose filter cannot be read gets every event of its types, and is set aside.

@@ -209,17 +209,10 @@ func (in *Ingest) matchBatch(p *publish) (batch store.Batch, rows int, err error
 	return batch, rows, nil
 }
 
-// matchOne makes the deliveries of one event. It makes a fan-out job instead if there are more than
-// FanOutAbove, or more than its batch may still have after the rows that it already has. FanOutUpTo
-// of the job is the id of the last endpoint that matches now, so endpoints that are created later
-// do not get the event. An event that some endpoint wants in order gets no job: it is matched again
-// with a larger limit, or refused.
+// matchOne makes the deliveries of one event, after the rows that its batch already has.
 func (in *Ingest) matchOne(p *publish, j, rows int) (store.NewEvent, error) {
 	e := &p.events[j]
-	if e.ID.IsZero() {
-		e.ID = store.NewEventID(in.opts.IDs)
-		e.CreatedAt = e.ID.Time()
-	}
+	in.identify(e)
 	if !p.only.IsZero() {
 		to, ok := in.table.Lookup(p.only)
 		if !ok {
@@ -230,17 +223,14 @@ func (in *Ingest) matchOne(p *publish, j, rows int) (store.NewEvent, error) {
 		asked.Endpoint.FullSince = time.Time{}
 		return store.NewEvent{Event: *e, Deliveries: in.deliveries(e, []*store.EndpointSnapshot{&asked})}, nil
 	}
-	matched, last := in.table.Match(e, max(0, min(in.opts.FanOutAbove, batchRows-rows)))
-	if matched != nil || last.IsZero() {
-		return store.NewEvent{Event: *e, Deliveries: in.deliveries(e, matched)}, nil
+	c, ok := p.ahead[j]
+	if !ok || c.edition != in.table.Edition(e.Account) || len(c.matched) > batchRows-rows {
+		c = in.choose(e, rows)
 	}
-	if e.OrderingKey == "" || !in.table.WantsOrder(e) {
-		return store.NewEvent{Event: *e, FanOutUpTo: last}, nil
-	}
-	if matched, _ = in.table.Match(e, max(0, min(batchRows, orderedRows-rows))); matched == nil {
+	if c.tooMany {
 		return store.NewEvent{}, tooManyInOrder(p, j)
 	}
-	return store.NewEvent{Event: *e, Deliveries: in.deliveries(e, matched)}, nil
+	return store.NewEvent{Event: *e, Deliveries: in.deliveries(e, c.matched), FanOutUpTo: c.fanOutUpTo}, nil
 }
 
 // tooManyInOrder returns the error of an event that would need a fan-out job but must not have one.

@@ -138,7 +138,10 @@ type publish struct {
 	bytes  int                  // bytes of the events' data
 	// Terms of the events whose type had paths when it was enqueued; nil: no type had any.
 	indexed map[int]indexed
-	begun   time.Time // when it was enqueued
+	// What was chosen for the events of accounts with filters before it was enqueued; nil: no account
+	// has any.
+	ahead map[int]choice
+	begun time.Time // when it was enqueued
 
 	done     chan struct{}        // receives one element when the fields below are set
 	commit   observe.Committed    // the commit that stored it
@@ -217,7 +220,11 @@ func (in *Ingest) wait(ctx context.Context, p *publish) ([]postrider.Receipt, er
 		p.bytes += p.events[i].Size()
 		in.index(p, i)
 	}
-	if err := in.enqueue(p); err != nil {
+	err := in.chooseAhead(ctx, p)
+	if err == nil {
+		err = in.enqueue(p)
+	}
+	if err != nil {
 		in.idle.Put(p.done)
 		return nil, err
 	}
@@ -274,26 +281,8 @@ func (in *Ingest) withdraw(p *publish) bool {
 	return true
 }
 
-// evaluated returns the error of a publish of an account whose filters took more than their share of
-// time.
-func (in *Ingest) evaluated(events []postrider.Event) error {
-	for i := range events {
-		account := events[i].Account
-		if i > 0 && account == events[i-1].Account {
-			continue
-		}
-		if wait := in.table.EvaluationWait(account); wait > 0 {
-			return &postrider.QuotaError{
-				Account: account, Quota: postrider.QuotaFilters, Limit: routing.EvaluationPercent, RetryAfter: wait,
-			}
-		}
-	}
-	return nil
-}
-
-// enqueue appends a publish to the queue. It refuses the publish in four cases:
+// enqueue appends a publish to the queue. It refuses the publish in three cases:
 //
-//   - The filters of its account took more than their share of time.
 //   - The store has no room.
 //   - Deliveries lag by more than MaxLag. RetryAfter is the lag.
 //   - More than MaxWaiting events or MaxWaitingBytes of data would wait. RetryAfter is a second. An
@@ -301,9 +290,6 @@ func (in *Ingest) evaluated(events []postrider.Event) error {
 func (in *Ingest) enqueue(p *publish) error {
 	if err := in.opts.Room(); err != nil {
 		return fmt.Errorf("publish: %w", err)
-	}
-	if err := in.evaluated(p.events); err != nil {
-		return err
 	}
 	lag := in.dispatch.Lag()
 	in.mu.Lock()

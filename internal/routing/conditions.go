@@ -98,16 +98,17 @@ func (m *matching) wants(c *conditioned, to *store.EndpointSnapshot) *store.Endp
 	return nil
 }
 
-// decide returns the endpoints whose conditions hold, or fail. It ends when the event has taken its
-// units.
-func (m *matching) decide(
-	conditions map[postrider.EndpointID]*conditioned, held []*store.EndpointSnapshot,
-) (wanting []*store.EndpointSnapshot) {
-	for _, to := range held {
+// decide returns the endpoints whose conditions hold, or fail. If conditions is nil, all do. It ends when
+// the event has taken its units.
+func (m *matching) decide(conditions []*conditioned, held []*store.EndpointSnapshot) (wanting []*store.EndpointSnapshot) {
+	if conditions == nil {
+		return held
+	}
+	for i, to := range held {
 		if m.filter.Exceeded() {
 			return nil
 		}
-		if to = m.wants(conditions[to.Endpoint.ID], to); to != nil {
+		if to = m.wants(conditions[i], to); to != nil {
 			wanting = append(wanting, to)
 		}
 	}

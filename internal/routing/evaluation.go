@@ -18,6 +18,8 @@ const (
 // evaluation counts the time that the filters of an account took. It is a bucket that leaks: what is
 // in it shrinks by EvaluationPercent of the time that passes. The zero value is empty.
 type evaluation struct {
+	turn sync.Mutex // held by the one publish that is matched before its commit
+
 	mu    sync.Mutex
 	taken time.Duration // at the time at
 	at    time.Time
@@ -53,6 +55,32 @@ func (v *evaluation) leak() {
 func (x *Table) EvaluationWait(id postrider.AccountID) time.Duration {
 	if v := x.evaluationOf(id); v != nil {
 		return v.wait()
+	}
+	return 0
+}
+
+// Turn waits for the turn of a publish that must be matched before its commit, because endpoints of its
+// account have filters or conditions; false: none has. The publishes of an account take turns, so they
+// keep one core busy at most. The caller calls end after it has matched.
+func (x *Table) Turn(id postrider.AccountID) (end func(), filtered bool) {
+	x.mu.RLock()
+	s := x.accounts[id]
+	filtered = s != nil && s.filtered > 0
+	x.mu.RUnlock()
+	if !filtered {
+		return nil, false
+	}
+	s.evaluation.turn.Lock()
+	return s.evaluation.turn.Unlock, true
+}
+
+// Edition returns how often endpoints of an account have changed. While it stays the same, a match has
+// the same result.
+func (x *Table) Edition(id postrider.AccountID) int64 {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if s := x.accounts[id]; s != nil {
+		return s.edition
 	}
 	return 0
 }

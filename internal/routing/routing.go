@@ -305,8 +305,8 @@ func (x *Table) Wants(id postrider.EndpointID, e *postrider.Event) bool {
 // no types and filters are asked. The caller must not change the slice.
 func (x *Table) Match(e *postrider.Event, most int) (matched []*store.EndpointSnapshot, last postrider.EndpointID) {
 	x.mu.RLock()
-	defer x.mu.RUnlock()
 	if len(e.Endpoints) > 0 {
+		defer x.mu.RUnlock()
 		if matched = x.named(e); len(matched) > 0 {
 			last = matched[len(matched)-1].Endpoint.ID
 		}
@@ -323,18 +323,22 @@ func (x *Table) Match(e *postrider.Event, most int) (matched []*store.EndpointSn
 			last = end
 		}
 	}
-	if len(all) == 0 || slices.ContainsFunc(all, func(s subscribers) bool { return len(s.plain) > most }) {
-		return nil, last
-	}
-	if len(all) == 1 && all[0].filters == nil {
-		return all[0].plain, last
+	simple := len(all) == 1 && all[0].filters == nil
+	if len(all) == 0 || simple || slices.ContainsFunc(all, func(s subscribers) bool { return len(s.plain) > most }) {
+		x.mu.RUnlock()
+		if simple && len(all[0].plain) <= most {
+			matched = all[0].plain
+		}
+		return matched, last
 	}
 	lists := make([][]*store.EndpointSnapshot, 0, len(few)+1)
 	for i := range all {
 		lists = append(lists, all[i].plain)
 	}
 	m, begun := x.matching(e), time.Now()
-	lists = append(lists, x.filtered(all, m, most))
+	held, conditions := x.filtered(all, m, most)
+	x.mu.RUnlock() // conditions may take milliseconds, and a change of the table waits for the lock
+	lists = append(lists, m.decide(conditions, held))
 	account.evaluation.add(begun)
 	if m.filter.Exceeded() {
 		return nil, last
@@ -359,12 +363,12 @@ func (x *Table) named(e *postrider.Event) (named []*store.EndpointSnapshot) {
 	return named
 }
 
-// filtered returns the subscribers whose filter and condition hold for the event, ordered by id. Of
-// more than most it returns some, but more than most. If there are conditions, the filters of more may
-// hold.
-func (x *Table) filtered(all []subscribers, m *matching, most int) (held []*store.EndpointSnapshot) {
-	conditions := x.accounts[m.event.Account].conditions
-	if len(conditions) > 0 {
+// filtered returns the subscribers whose filter holds for the event, ordered by id, and their conditions.
+// Of more than most it returns some, but more than most, and without conditions. If there are conditions,
+// the filters of more may hold.
+func (x *Table) filtered(all []subscribers, m *matching, most int) (held []*store.EndpointSnapshot, conditions []*conditioned) {
+	of := x.accounts[m.event.Account].conditions
+	if len(of) > 0 {
 		most = max(most, mostConditions)
 	}
 	for i := range all {
@@ -377,14 +381,19 @@ func (x *Table) filtered(all []subscribers, m *matching, most int) (held []*stor
 	}
 	slices.SortFunc(held, func(a, b *store.EndpointSnapshot) int { return a.Endpoint.ID.Compare(b.Endpoint.ID) })
 	held = slices.Compact(held) // an endpoint may subscribe with several patterns
-	if len(conditions) == 0 || len(held) > most {
-		return held
+	if len(of) == 0 || len(held) > most {
+		return held, nil
 	}
-	return m.decide(conditions, held)
+	conditions = make([]*conditioned, len(held))
+	for i, to := range held {
+		conditions[i] = of[to.Endpoint.ID]
+	}
+	return held, conditions
 }
 
-// matchUnits limits the comparisons of one event with filters and conditions, to some 5 ms. They are made between two
-// commits, and all accounts wait for these. An event that takes more gets a fan-out job.
+// matchUnits limits the comparisons of one event with filters and conditions, to some 5 ms. If an endpoint
+// changes after a match, it is made again between two commits, and all accounts wait for these. An event
+// that takes more gets a fan-out job.
 const matchUnits = 100_000
 
 func (x *Table) matching(e *postrider.Event) *matching {

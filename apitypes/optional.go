@@ -1,6 +1,7 @@
 package apitypes
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 )
@@ -69,15 +70,16 @@ func (o *Optional[T]) SetValue() any {
 }
 
 // MarshalJSON writes the value, or null if the field has none. It leaves it to the caller's encoder to
-// escape < and > in raw JSON.
+// escape < and > in texts.
 func (o Optional[T]) MarshalJSON() ([]byte, error) {
 	if o.state != hasValue {
 		return []byte("null"), nil
 	}
-	if raw, ok := any(o.value).(json.RawMessage); ok {
-		return raw, nil
-	}
-	return json.Marshal(o.value)
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	err := e.Encode(o.value)
+	return text.Bytes(), err
 }
 
 // UnmarshalJSON reads a value or null.

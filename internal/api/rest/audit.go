@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"net/http"
 	"net/netip"
 	"reflect"
@@ -166,7 +167,8 @@ func (c *Info) Note(name, detail string) {
 }
 
 const (
-	// maxChange is the largest size of an old or a new value in an audit entry, in bytes.
+	// maxChange is the largest size of an old or a new value in an audit entry, in bytes, unless the
+	// field is one of wholeFields.
 	maxChange = 100
 	// hiddenChange replaces the values of fields that may have secrets.
 	hiddenChange = "changed"
@@ -175,6 +177,11 @@ const (
 // hiddenFields are the fields whose values never appear in an audit entry, because people put
 // credentials into headers and into the query of URLs.
 var hiddenFields = []string{"url", "headers", "auth", "tls"}
+
+// wholeFields say which events an endpoint gets. An audit entry has all of their old and new text, so
+// that a person can tell which events a change left out. The limits of these fields bound an entry:
+// the largest is that of a filter, 16 KiB.
+var wholeFields = []string{"event_types", "filter", "channels", "changed", "condition"}
 
 // Changed notes each field that a request changed, with its old and its new value, such as 10000 →
 // 20000 for timeout_ms. The arguments are the object before and after, as responses show it. A
@@ -189,28 +196,32 @@ func (c *Info) Changed(was, is any) {
 			delete(c.details, field)
 		case slices.Contains(hiddenFields, field):
 			c.Note(field, hiddenChange)
+		case slices.Contains(wholeFields, field):
+			c.Note(field, shorten(before[field], math.MaxInt)+" → "+shorten(value, math.MaxInt))
 		default:
-			c.Note(field, shorten(before[field])+" → "+shorten(value))
+			c.Note(field, shorten(before[field], maxChange)+" → "+shorten(value, maxChange))
 		}
 	}
 }
 
 // fieldValues returns the fields of an object as JSON. Objects of apitypes can always be encoded.
 func fieldValues(object any) (fields map[string]json.RawMessage) {
-	text, err := json.Marshal(object)
-	if err != nil || json.Unmarshal(text, &fields) != nil {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false) // people read the values, and filters have < and >
+	if e.Encode(object) != nil || json.Unmarshal(text.Bytes(), &fields) != nil {
 		return nil
 	}
 	return fields
 }
 
-// shorten returns at most maxChange bytes of a value. For a missing field it returns null.
-func shorten(value json.RawMessage) string {
+// shorten returns at most the first bytes of a value. For a missing field it returns null.
+func shorten(value json.RawMessage, most int) string {
 	switch {
 	case len(value) == 0:
 		return "null"
-	case len(value) > maxChange:
-		return strings.ToValidUTF8(string(value[:maxChange]), "") + "…"
+	case len(value) > most:
+		return strings.ToValidUTF8(string(value[:most]), "") + "…"
 	}
 	return string(value)
 }

@@ -2,7 +2,9 @@
 package audit
 
 import (
+	"bytes"
 	"embed"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -27,6 +29,34 @@ type auditRow struct {
 	apitypes.AuditEntry
 
 	Path string
+}
+
+// longDetail is the length from which the page folds a detail, in bytes.
+const longDetail = 240
+
+// change is the old and the new text of a long detail.
+type change struct{ Was, Is string }
+
+// Change returns the texts of a detail that the page folds; nil: it shows the detail as it is.
+func (auditRow) Change(detail string) *change {
+	var was json.RawMessage
+	from := json.NewDecoder(strings.NewReader(detail))
+	if len(detail) < longDetail || from.Decode(&was) != nil {
+		return nil
+	}
+	is, ok := strings.CutPrefix(detail[from.InputOffset():], " → ")
+	if !ok {
+		return nil
+	}
+	return &change{readable(was), readable([]byte(is))}
+}
+
+// readable returns a JSON text without its quotes, and other JSON with line breaks.
+func readable(value []byte) (text string) {
+	if bytes.HasPrefix(value, []byte{'"'}) && json.Unmarshal(value, &text) == nil {
+		return text
+	}
+	return page.PrettyJSON(value)
 }
 
 // listAudit shows the audit log, newest first.

@@ -45,10 +45,7 @@ func missedOf(v *page.Visit, e apitypes.Endpoint) missedPage {
 	p.From = from.In(v.Zone).Format(page.LocalTime)
 	if typed := v.Param("from"); typed != "" {
 		p.From = typed
-		at, err := time.ParseInLocation(page.LocalTime, typed, v.Zone)
-		if err != nil {
-			at, err = time.ParseInLocation(page.LocalTime+":05", typed, v.Zone)
-		}
+		at, err := v.LocalInstant(typed)
 		if err != nil {
 			p.Fault = v.T("missed.no_time")
 		}

@@ -25,7 +25,8 @@ type form struct {
 	Faults   map[string]string
 	Account  string        // of a new endpoint
 	Accounts []page.Choice // that there are, the newest
-	newPlace               // of a new endpoint
+	Past     past
+	newPlace // of a new endpoint
 
 	headers []apitypes.Header // as the form has them
 }
@@ -77,7 +78,7 @@ func (f *form) show(v *page.Visit) error {
 		f.Groups[0].Options = slices.DeleteFunc(f.Groups[0].Options, func(o shownOption) bool { return o.Name == "url" })
 		p = page.View{Name: "endpoints-new", Data: f, Commands: []string{"endpoints create --help"}}
 	}
-	p.Refused = f.Faults != nil
+	p.Refused = f.Faults != nil || f.Past.Fault != ""
 	return v.Show(p)
 }
 
@@ -85,7 +86,7 @@ func (f *form) show(v *page.Visit) error {
 // the form has the values that the person typed. For a new endpoint all values are empty; an
 // empty value becomes the default.
 func optionsOf(v *page.Visit, e apitypes.Endpoint) *form {
-	f := &form{Endpoint: e, Tab: "options", New: e.ID.IsZero(), Account: v.Param("account"), newPlace: newPlaceOf(v)}
+	f := &form{Endpoint: e, Tab: "options", New: e.ID.IsZero(), Account: v.Param("account"), Past: pastOf(v), newPlace: newPlaceOf(v)}
 	for _, group := range optionGroups {
 		shown := optionGroup{Name: group.name}
 		for _, o := range group.options {

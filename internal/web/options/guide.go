@@ -22,6 +22,7 @@ type guide struct {
 	Types       []guideType
 	Patterns    string // more types, and prefixes like order.*
 	Options     []optionGroup
+	Past        past
 	Faults      map[string]string
 }
 
@@ -78,7 +79,7 @@ func guideOf(v *page.Visit) (guide, error) {
 		return guide{}, err
 	}
 	form := optionsOf(v, apitypes.Endpoint{})
-	g := guide{newPlace: newPlaceOf(v), Types: types, Options: form.allowed()}
+	g := guide{newPlace: newPlaceOf(v), Types: types, Options: form.allowed(), Past: form.Past}
 	if v.Request.Method == http.MethodPost {
 		g.Description = v.Form("description")
 		g.All, g.Patterns = v.Form("all") == "yes", v.Form("patterns")
@@ -128,7 +129,7 @@ func exampleText(data json.RawMessage) string {
 }
 
 // createGuided returns the handler that creates the endpoint and then calls created.
-func createGuided(created func(*page.Visit, apitypes.Endpoint) error) func(*page.Visit) error {
+func createGuided(created func(*page.Visit, apitypes.Endpoint, page.Flash) error) func(*page.Visit) error {
 	return func(v *page.Visit) error {
 		g, err := guideOf(v)
 		if err != nil {
@@ -136,6 +137,10 @@ func createGuided(created func(*page.Visit, apitypes.Endpoint) error) func(*page
 		}
 		f := optionsOf(v, apitypes.Endpoint{})
 		change := f.update(v)
+		if f.refusePast() {
+			g.Faults, g.Options = f.Faults, f.allowed()
+			return g.show(v)
+		}
 		create := apitypes.EndpointCreate{Description: g.Description, EventTypes: g.eventTypes(), Policy: change.Policy}
 		g.apply(&create)
 		e, err := v.API.CreateEndpoint(v.Context, create)
@@ -147,11 +152,11 @@ func createGuided(created func(*page.Visit, apitypes.Endpoint) error) func(*page
 		if err != nil {
 			return err
 		}
-		if unknown := g.unknown(); len(unknown) > 0 && v.Can(postrider.ScopeSecretsRead) {
-			return v.Done(v.Path("endpoints", e.ID, "start")+"?created=yes",
-				page.Flash{Text: v.T("guide.unknown", "types", strings.Join(unknown, ", ")), Warn: true})
+		var said page.Flash
+		if unknown := g.unknown(); len(unknown) > 0 {
+			said = page.Flash{Text: v.T("guide.unknown", "types", strings.Join(unknown, ", ")), Warn: true}
 		}
-		return created(v, e)
+		return created(v, e, g.Past.start(v, e.ID, said))
 	}
 }
 

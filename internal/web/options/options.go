@@ -19,8 +19,8 @@ import (
 var templates embed.FS
 
 // Feature returns the forms that create an endpoint, and the form that changes its options.
-// created shows the next steps of an endpoint that was just created.
-func Feature(created func(*page.Visit, apitypes.Endpoint) error) page.Feature {
+// created shows the next steps of an endpoint that was just created, and a message.
+func Feature(created func(*page.Visit, apitypes.Endpoint, page.Flash) error) page.Feature {
 	return page.Feature{
 		Templates: templates,
 		Operators: page.Routes{
@@ -58,8 +58,8 @@ func changeOptions(v *page.Visit, e apitypes.Endpoint) error {
 	switch {
 	case f.Faults != nil: // so that the API adds its faults; it saves nothing
 	case len(f.Changes) == 0:
-		return v.Done(v.Path("endpoints", e.ID, "options"), page.Flash{Text: v.T("options.unchanged")})
-	case v.Form("save") == "":
+		return v.Done(v.Path("endpoints", e.ID, "options"), f.Past.start(v, e.ID, page.Flash{Text: v.T("options.unchanged")}))
+	case v.Form("save") == "", f.Past.Fault != "":
 		return f.show(v)
 	}
 	_, err := v.API.ChangeEndpoint(v.Context, e.ID, update)
@@ -78,7 +78,7 @@ func changeOptions(v *page.Visit, e apitypes.Endpoint) error {
 	if undo, ok := f.undo(); ok {
 		done.Undo, done.Value = v.Path("endpoints", e.ID, "options", "undo"), undo
 	}
-	return v.Done(v.Path("endpoints", e.ID), done)
+	return v.Done(v.Path("endpoints", e.ID), f.Past.start(v, e.ID, done))
 }
 
 // undoOptions undoes what changeOptions saved.
@@ -134,10 +134,13 @@ func accountNamed(v *page.Visit, text string) (string, int, error) {
 }
 
 // createEndpoint returns the handler that creates an endpoint.
-func createEndpoint(created func(*page.Visit, apitypes.Endpoint) error) func(*page.Visit) error {
+func createEndpoint(created func(*page.Visit, apitypes.Endpoint, page.Flash) error) func(*page.Visit) error {
 	return func(v *page.Visit) error {
 		f := optionsOf(v, apitypes.Endpoint{})
 		u := f.update(v)
+		if f.refusePast() {
+			return f.show(v)
+		}
 		account, namesakes, err := accountNamed(v, f.Account)
 		if err != nil {
 			return err
@@ -166,6 +169,6 @@ func createEndpoint(created func(*page.Visit, apitypes.Endpoint) error) func(*pa
 		if err != nil {
 			return err
 		}
-		return created(v, e)
+		return created(v, e, f.Past.start(v, e.ID, page.Flash{}))
 	}
 }

@@ -35,7 +35,7 @@ func showTry(v *page.Visit, e apitypes.Endpoint) error {
 			return err
 		}
 	}
-	for _, name := range []string{"event_types", "filter", "channels", "changed", "condition"} {
+	for _, name := range subscription {
 		p.Group.Options = append(p.Group.Options, *p.option(name))
 	}
 	found, err := v.API.Endpoints(v.Context, client.EndpointFilter{IDs: []postrider.EndpointID{e.ID}})

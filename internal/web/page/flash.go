@@ -51,6 +51,9 @@ func (v *Visit) Done(path string, f Flash) error {
 	return v.Redirect(path)
 }
 
+// Say shows the flash on the page that is itself the response to the form.
+func (v *Visit) Say(f Flash) { v.flash = f }
+
 // DoneUnless is [Visit.Done] if err is nil. If the API refused the form, it redirects to the same
 // path, which shows the reason. It returns any other error.
 func (v *Visit) DoneUnless(err error, path string, f Flash) error {

@@ -139,6 +139,15 @@ func (f Filter) Without(label string) Filter {
 // LocalTime is the layout of a time in an HTML field of the type datetime-local.
 const LocalTime = "2006-01-02T15:04"
 
+// LocalInstant returns the time in such a field, in the zone of the person.
+func (v *Visit) LocalInstant(typed string) (time.Time, error) {
+	at, err := time.ParseInLocation(LocalTime, typed, v.Zone)
+	if err != nil { // with the seconds, which some browsers send
+		at, err = time.ParseInLocation(LocalTime+":05", typed, v.Zone)
+	}
+	return at, err
+}
+
 // TimeFilter returns a filter by a time, and the time. Zero: the field is empty or cannot be
 // read, so there is no filter.
 func (v *Visit) TimeFilter(name string) (Filter, time.Time) {

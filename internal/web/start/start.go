@@ -67,14 +67,15 @@ func revealStart(v *page.Visit, e apitypes.Endpoint) error {
 	return startPage{Endpoint: e, Secrets: secrets}.show(v)
 }
 
-// Created redirects to the next steps of a new endpoint. That page can be reloaded, and reveals
-// the secret there. A person without the scope to read secrets gets the page at once, because
+// Created redirects to the next steps of a new endpoint. That page shows the message said, can be
+// reloaded, and reveals the secret there. A person without the scope to read secrets gets the page at once, because
 // only the response to the creation has the secret.
-func Created(v *page.Visit, e apitypes.Endpoint) error {
+func Created(v *page.Visit, e apitypes.Endpoint, said page.Flash) error {
 	if !v.Can(postrider.ScopeSecretsRead) {
+		v.Say(said)
 		return startPage{Endpoint: e, Secrets: e.Secrets, New: true, Once: true}.show(v)
 	}
-	return v.Redirect(v.Path("endpoints", e.ID, "start") + "?created=yes")
+	return v.Done(v.Path("endpoints", e.ID, "start")+"?created=yes", said)
 }
 
 func (p startPage) show(v *page.Visit) error {

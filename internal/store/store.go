@@ -193,6 +193,9 @@ type FanOut struct {
 	UpTo   postrider.EndpointID // set by Publish
 	Cursor postrider.EndpointID // moved by each chunk; zero before the first chunk
 	Token  postrider.Token      // the token of the lease
+
+	// AcceptedAt is the time of the transaction that stored Event, comparable with EndpointSnapshot.SubscribedAt.
+	AcceptedAt time.Time
 }
 
 // FanOutChunk stores the deliveries of the endpoints after From and up to To, and moves the job's
@@ -327,6 +330,13 @@ type Directory interface {
 	// that time, the error is postrider.ErrNotFound.
 	Subscription(ctx context.Context, q SubscriptionQuery) (postrider.SubscriptionRevision, error)
 
+	// PastSubscriptions returns the subscriptions that selected events for the endpoints at p.At, of those
+	// endpoints that have another one now. It leaves out an endpoint whose subscription of that time is not
+	// known, as Subscription does.
+	//
+	// Of a subscription that a newer program stored, it returns the part that this program can read.
+	PastSubscriptions(ctx context.Context, p PastSubscriptions) (map[postrider.EndpointID]postrider.Subscription, error)
+
 	// Secrets returns the unexpired secrets of the endpoints; for each endpoint the newest comes
 	// first. An endpoint that does not exist has none.
 	Secrets(ctx context.Context, endpoints ...postrider.EndpointID) ([]postrider.Secret, error)
@@ -414,6 +424,8 @@ type EndpointSnapshot struct {
 	Endpoint postrider.Endpoint
 	Secrets  []postrider.Secret // unexpired secrets, newest first
 	Circuit  postrider.Circuit  // the current circuit, announced or not; zero: it never changed
+
+	SubscribedAt time.Time // of the last change of its subscription; zero: it never changed
 
 	// FilterFailed is set by a match: the condition of the endpoint could not be evaluated for the event.
 	FilterFailed bool

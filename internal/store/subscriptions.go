@@ -15,6 +15,12 @@ type SubscriptionQuery struct {
 	At       time.Time
 }
 
+// PastSubscriptions asks which subscriptions of endpoints selected the events of a time.
+type PastSubscriptions struct {
+	Endpoints []postrider.EndpointID
+	At        time.Time
+}
+
 // subscriptionDocument is the stored form of an earlier subscription. A new field is omitempty, and its
 // zero value selects all events.
 type subscriptionDocument struct {
@@ -43,4 +49,12 @@ func DecodeSubscription(document []byte) (postrider.Subscription, error) {
 		return postrider.Subscription{}, fmt.Errorf("decode subscription: %w: %w", postrider.ErrNotFound, err)
 	}
 	return postrider.Subscription(d), nil
+}
+
+// SalvageSubscription returns what this program can read of the document that [EncodeSubscription] wrote.
+// The rest leaves out no event.
+func SalvageSubscription(document []byte) postrider.Subscription {
+	var d subscriptionDocument
+	_ = json.Unmarshal(document, &d) // goes on after a field of the wrong type
+	return postrider.Subscription(d)
 }

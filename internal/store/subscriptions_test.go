@@ -48,6 +48,19 @@ func TestASubscriptionOfANewerProgramIsNotKnown(t *testing.T) {
 	}
 }
 
+// A fan-out job leaves out nothing for an option that only a newer program knows.
+func TestASubscriptionOfANewerProgramIsReadInPart(t *testing.T) {
+	t.Parallel()
+	for document, want := range map[string]postrider.Subscription{
+		`{"event_types":["a","b.*"],"filter":"{}","colours":["red"]}`: {EventTypes: []postrider.Pattern{"a", "b.*"}, Filter: "{}"},
+		`{"channels":7,"changed":["$.a"],"event_types":["*"]}`:        {EventTypes: []postrider.Pattern{"*"}, Changed: []string{"$.a"}},
+	} {
+		if diff := cmp.Diff(want, store.SalvageSubscription([]byte(document))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", document, diff)
+		}
+	}
+}
+
 func TestAnEventTellsItsTimeToTheMicrosecond(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 11, 29, 3, 54, 7, 0, time.UTC)

@@ -300,7 +300,7 @@ func (s *Store) Changes(_ context.Context, since int64, limit int) (store.Change
 	now := s.wall()
 	for _, e := range changed {
 		changes.Endpoints = append(changes.Endpoints, store.EndpointSnapshot{
-			Endpoint: e.read(), Secrets: e.active(now), Circuit: e.circuit,
+			Endpoint: e.read(), Secrets: e.active(now), Circuit: e.circuit, SubscribedAt: e.subscribedAt,
 		})
 	}
 	return changes, nil

@@ -79,7 +79,7 @@ func (s *Store) storeLocked(e store.NewEvent, now time.Time) {
 	row := &event{Event: &stored, terms: slices.Clone(e.Terms)}
 	s.events.put(stored.ID, row)
 	if !e.FanOutUpTo.IsZero() {
-		job := &fanOut{store.FanOut{Event: stored, UpTo: e.FanOutUpTo}, row, now}
+		job := &fanOut{store.FanOut{Event: stored, UpTo: e.FanOutUpTo, AcceptedAt: s.wall()}, row, now}
 		s.fanOuts.put(stored.ID, job)
 		return
 	}

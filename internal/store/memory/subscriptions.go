@@ -47,6 +47,24 @@ func (s *Store) Subscription(_ context.Context, q store.SubscriptionQuery) (post
 	return postrider.SubscriptionRevision{}, fmt.Errorf("find the subscription of endpoint %s: %w", q.Endpoint, postrider.ErrNotFound)
 }
 
+// PastSubscriptions implements [store.Directory].
+func (s *Store) PastSubscriptions(
+	_ context.Context, p store.PastSubscriptions,
+) (map[postrider.EndpointID]postrider.Subscription, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	past := map[postrider.EndpointID]postrider.Subscription{}
+	for _, id := range p.Endpoints {
+		e, _ := s.endpoints.get(id)
+		for i := 0; e != nil && i < len(e.past); i++ {
+			if r := e.past[i]; !p.At.Before(r.Since) && p.At.Before(r.Until) {
+				past[id] = store.SalvageSubscription([]byte(store.EncodeSubscription(r.Subscription)))
+			}
+		}
+	}
+	return past, nil
+}
+
 // forgetSubscriptionsLocked removes subscriptions that ended before f.Before, and counts them.
 func (s *Store) forgetSubscriptionsLocked(f store.DeleteOld) (removed int) {
 	for _, e := range s.endpoints.rows {

@@ -420,9 +420,9 @@ const claimFanOutsSQL = `
 		set token = @token, due_at = @now::timestamptz + @lease * interval '1 microsecond'
 		from due
 		where f.ctid = due.at
-		returning f.event, f.account, f.type, f.up_to, f.cursor
+		returning f.event, f.account, f.type, f.up_to, f.cursor, f.created_at
 	)
-	select c.event, c.account, c.type, c.up_to, c.cursor, e.data,
+	select c.event, c.account, c.type, c.up_to, c.cursor, c.created_at, e.data,
 		coalesce(e.api_version, ''), coalesce(e.ordering_key, ''), coalesce(e.sequence, 0), coalesce(e.hops, 0), coalesce(e.max_attempts, 0),
 		coalesce(e.idempotency_key, ''), e.about
 	from claimed c
@@ -443,7 +443,7 @@ func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) (jobs []
 		})
 		jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.FanOut, error) {
 			f := store.FanOut{Token: c.Token}
-			err := row.Scan(toID(&f.Event.ID), toID(&f.Event.Account), &f.Event.Type, toID(&f.UpTo), toID(&f.Cursor),
+			err := row.Scan(toID(&f.Event.ID), toID(&f.Event.Account), &f.Event.Type, toID(&f.UpTo), toID(&f.Cursor), toTime(&f.AcceptedAt),
 				&f.Event.Data, &f.Event.APIVersion, &f.Event.OrderingKey, &f.Event.Sequence, &f.Event.Hops,
 				&f.Event.MaxAttempts, &f.Event.IdempotencyKey, toAbout(&f.Event))
 			f.Event.CreatedAt = f.Event.ID.Time()

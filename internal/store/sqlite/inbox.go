@@ -205,7 +205,7 @@ func (r *newRows) event(ctx context.Context, tx *tx, event postrider.Event, e *s
 	}
 	if !e.FanOutUpTo.IsZero() {
 		r.fanOuts = append(r.fanOuts, blob(event.ID), blob(event.Account), event.Type, blob(e.FanOutUpTo),
-			blob(postrider.EndpointID{}), micros(tx.now), micros(event.ID.Time()))
+			blob(postrider.EndpointID{}), micros(tx.now), micros(tx.wall))
 	}
 	return r.deliveries(ctx, tx, event, e.Deliveries)
 }
@@ -312,7 +312,7 @@ const claimFanOutsSQL = `
 	update fanouts
 	set token = @token, due_at = @until
 	where event in (select event from fanouts where due_at <= @now order by event limit @max)
-	returning event, up_to, cursor, token`
+	returning event, up_to, cursor, token, created_at`
 
 // The statement walks the primary key of events.
 const fanOutEventSQL = `
@@ -328,7 +328,7 @@ func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) (_ []sto
 			return nil, err
 		}
 		jobs, err := collect(rows, func(rows *sql.Rows, job *store.FanOut) error {
-			return rows.Scan(toID(&job.Event.ID), toID(&job.UpTo), toID(&job.Cursor), toToken(&job.Token))
+			return rows.Scan(toID(&job.Event.ID), toID(&job.UpTo), toID(&job.Cursor), toToken(&job.Token), toTime(&job.AcceptedAt))
 		})
 		if err != nil {
 			return nil, err

@@ -235,7 +235,7 @@ const (
 	// commit in their order (see RaiseVersionsSQL), so no lower version can appear later. It walks
 	// endpoints_version and the primary key of circuits.
 	changesSQL = `
-	select ` + endpointColumns + `, e.version, ` + circuitColumns + `
+	select ` + endpointColumns + `, e.version, e.subscribed_at, ` + circuitColumns + `
 	from endpoints e
 	left join circuits c on c.endpoint = e.id
 	where e.version > @since and (@since > 0 or e.status <> 'deleted')
@@ -261,7 +261,7 @@ func (v Verbs) Changes(ctx context.Context, since int64, limit int) (c store.Cha
 	}
 	last := c.Version
 	c.Endpoints, err = all(ctx, v.db, Query{changesSQL, Args{"since": since, "limit": limit}}, func(row Row, s *store.EndpointSnapshot) error {
-		return scanEndpoint(row, &s.Endpoint, append([]any{&last}, circuitInto(&s.Circuit)...)...)
+		return scanEndpoint(row, &s.Endpoint, append([]any{&last, &s.SubscribedAt}, circuitInto(&s.Circuit)...)...)
 	})
 	if err != nil {
 		return c, err

@@ -31,6 +31,19 @@ const (
 	where endpoint = @endpoint and until > @at
 	order by until
 	limit 1`
+
+	// The subquery finds the row of the time among many of one endpoint.
+	pastSubscriptionsSQL = `
+	select p.endpoint, p.selects
+	from endpoints e
+	join past_subscriptions p on p.endpoint = e.id and p.until = (
+		select q.until
+		from past_subscriptions q
+		where q.endpoint = e.id and q.until > @at
+		order by q.until
+		limit 1
+	)
+	where e.id = any(@endpoints::uuid[]) and p.since <= @at`
 )
 
 // endSubscription stores the subscription of an endpoint that is about to be replaced by e, and reports
@@ -82,4 +95,20 @@ func (v Verbs) Subscription(ctx context.Context, q store.SubscriptionQuery) (r p
 		err = fmt.Errorf("none is known before %s: %w", r.Since.Format(time.RFC3339), postrider.ErrNotFound)
 	}
 	return r, err
+}
+
+// PastSubscriptions returns earlier subscriptions of endpoints; see [store.Directory].
+func (v Verbs) PastSubscriptions(
+	ctx context.Context, p store.PastSubscriptions,
+) (past map[postrider.EndpointID]postrider.Subscription, err error) {
+	defer v.calls.Begin("PastSubscriptions").End(&err, "find subscriptions of %s", p.At.Format(time.RFC3339))
+	past = map[postrider.EndpointID]postrider.Subscription{}
+	q := Query{pastSubscriptionsSQL, Args{"endpoints": p.Endpoints, "at": p.At}}
+	_, err = all(ctx, v.db, q, func(row Row, id *postrider.EndpointID) error {
+		var document []byte
+		err := row.Scan(id, &document)
+		past[*id] = store.SalvageSubscription(document)
+		return err
+	})
+	return past, err
 }

@@ -43,7 +43,6 @@ var directory = []verb{
 		{"one whose policy cannot be read has a PolicyError and others are not affected", endpointsUnreadable},
 		{"a cursor that no page gave is an InvalidError", endpointsCursor},
 	}},
-	{"Subscription", subscriptionSentences},
 	{"Secrets", []sentence{
 		{"they come newest first", secretsNewestFirst},
 		{"those that have expired do not", secretsExpired},
@@ -80,6 +79,7 @@ var directory = []verb{
 		{"endpoints carry their credentials and the time of verification", changesCredentials},
 		{"endpoints carry their secrets that have not expired, newest first", changesSecrets},
 		{"endpoints carry their circuits", changesCircuits},
+		{"endpoints carry the time of the last change of their subscription", changesSubscribedAt},
 		{"no change is missed while others are made", changesInParallel},
 	}},
 }

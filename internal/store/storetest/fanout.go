@@ -52,7 +52,7 @@ func claimFanOutsEvent(w *world) {
 	jobs := w.claimFanOuts(1, long)
 	want := event.Event
 	want.Sequence = 1
-	w.same("the job", jobs, []store.FanOut{{Event: want, UpTo: e.ID, Token: jobs[0].Token}})
+	w.same("the job", jobs, []store.FanOut{{Event: want, UpTo: e.ID, Token: jobs[0].Token, AcceptedAt: jobs[0].AcceptedAt}})
 
 	d := w.to(e)
 	d.Lane = postrider.LaneBulk
@@ -60,6 +60,27 @@ func claimFanOutsEvent(w *world) {
 		Event: event.Event.ID, Token: jobs[0].Token, To: e.ID, Deliveries: []store.NewDelivery{d}, Done: true,
 	}))
 	w.same("the event of its delivery", w.claimOne(e, postrider.LaneBulk).Event, &want)
+}
+
+// Stores compare the time with those of changes, so it does not depend on the clock of the id.
+func claimFanOutsAcceptedAt(w *world) {
+	e := w.resubscribe(w.endpoint(), "order.*")
+	event := w.event(e.Account)
+	event.Event.ID = postrider.MakeEventID(w.now().Add(10*time.Second), 0, 1)
+	event.FanOutUpTo = e.ID
+	w.passed(0)
+	w.publish(store.Batch{event})
+	later := w.resubscribe(e, "user.*")
+	at := w.claimFanOuts(1, brief)[0].AcceptedAt
+	if !at.After(e.UpdatedAt) || !at.Before(later.UpdatedAt) {
+		w.Errorf("accepted at %v, want a time between %v and %v", at, e.UpdatedAt, later.UpdatedAt)
+	}
+	var again []store.FanOut
+	w.eventually("the lease ends", func() bool {
+		again = w.claimFanOuts(1, long)
+		return len(again) == 1
+	})
+	w.same("the time in another claim", again[0].AcceptedAt, at)
 }
 
 func claimFanOutsLeased(w *world) {

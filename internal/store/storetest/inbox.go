@@ -43,6 +43,7 @@ var inbox = []verb{
 	{"ClaimFanOuts", []sentence{
 		{"it leases up to Max jobs, oldest first", claimFanOutsOldestFirst},
 		{"a job has its event, data and all", claimFanOutsEvent},
+		{"AcceptedAt is after earlier changes of subscriptions, and before later ones", claimFanOutsAcceptedAt},
 		{"a leased job is not claimed again while its lease lasts", claimFanOutsLeased},
 		{"a job is due again when its lease has ended", claimFanOutsAgain},
 		{"parallel claims never return the same job", claimFanOutsInParallel},
@@ -440,7 +441,7 @@ func publishFanOut(w *world) {
 	w.publish(store.Batch{event})
 	job := w.claimFanOuts(10, long)
 	want := event.Event
-	w.same("the jobs", job, []store.FanOut{{Event: want, UpTo: e.ID}}, cmpopts.IgnoreFields(store.FanOut{}, "Token"))
+	w.same("the jobs", job, []store.FanOut{{Event: want, UpTo: e.ID}}, cmpopts.IgnoreFields(store.FanOut{}, "Token", "AcceptedAt"))
 }
 
 func publishRepeated(w *world) {

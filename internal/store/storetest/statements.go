@@ -237,6 +237,8 @@ func (r *recorder) callDirectory(ctx context.Context) {
 		})
 	r.verb = "Subscription"
 	callVerb(ctx, v.Subscription, store.SubscriptionQuery{Endpoint: id, At: askedSpan.From})
+	r.verb = "PastSubscriptions"
+	callVerb(ctx, v.PastSubscriptions, store.PastSubscriptions{Endpoints: []postrider.EndpointID{id}, At: askedSpan.From})
 	r.verb = "Changes"
 	_, _ = v.Changes(ctx, 1, 10)
 	r.verb = "Held"

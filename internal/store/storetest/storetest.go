@@ -52,7 +52,7 @@ import (
 // closed when the test ends.
 func Run(t *testing.T, open func(*testing.T) store.Store) {
 	for _, role := range [][]verb{
-		inbox, queue, directory, access, sessions, destinations, inspections, encryption, ledger, finder, rollups,
+		inbox, queue, directory, subscriptions, access, sessions, destinations, inspections, encryption, ledger, finder, rollups,
 		replays, backfills, upkeep, retention, oldRows, archive, holding, notices, quotas, expunges, texts,
 	} {
 		for _, v := range role {

@@ -7,13 +7,18 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// The contract tests of Subscription.
-var subscriptionSentences = []sentence{
-	{"it is that of the time, whatever the endpoint selects now", subscriptionOfTime},
-	{"a change of something else, or one that is refused, begins no other", subscriptionStays},
-	{"a change of the types keeps what can be read of a policy that cannot be read", subscriptionUnreadable},
-	{"of a deleted endpoint it is the last one", subscriptionOfDeleted},
-	{"before the endpoint was created, and of one that does not exist, it is ErrNotFound", subscriptionBefore},
+// subscriptions are verbs of the role directory.
+var subscriptions = []verb{
+	{"Subscription", []sentence{
+		{"it is that of the time, whatever the endpoint selects now", subscriptionOfTime},
+		{"a change of something else, or one that is refused, begins no other", subscriptionStays},
+		{"a change of the types keeps what can be read of a policy that cannot be read", subscriptionUnreadable},
+		{"of a deleted endpoint it is the last one", subscriptionOfDeleted},
+		{"before the endpoint was created, and of one that does not exist, it is ErrNotFound", subscriptionBefore},
+	}},
+	{"PastSubscriptions", []sentence{
+		{"they are those of the time, of endpoints that have another one now", pastSubscriptions},
+	}},
 }
 
 func (w *world) subscription(e postrider.Endpoint, at time.Time) postrider.SubscriptionRevision {
@@ -122,12 +127,70 @@ func subscriptionBefore(w *world) {
 	}
 }
 
+// past returns the earlier subscriptions of endpoints.
+func (w *world) past(at time.Time, endpoints ...postrider.Endpoint) map[postrider.EndpointID]postrider.Subscription {
+	w.Helper()
+	p := store.PastSubscriptions{At: at}
+	for i := range endpoints {
+		p.Endpoints = append(p.Endpoints, endpoints[i].ID)
+	}
+	past, err := w.PastSubscriptions(w.Context(), p)
+	w.ok(err)
+	return past
+}
+
+func pastSubscriptions(w *world) {
+	never, unknown, other, first := w.oldEndpoint(), w.draft(w.account()), w.oldEndpoint(), w.oldEndpoint()
+	second := first
+	second.Policy.Filter, second.Policy.Condition = `{"data": {"a": [1.0, "<é>"]}}`, `data.a == 1.0`
+	second.Policy.Channels, second.Policy.Changed = []string{"eu"}, []string{"$.a", "$.b"}
+	second = w.resubscribe(second, "order.*", "user.created")
+	third := w.resubscribe(second, "user.*")
+	gone := w.resubscribe(other, "order.*")
+	w.passed(0)
+	gone = w.become(gone, postrider.EndpointDeleted)
+	type past = map[postrider.EndpointID]postrider.Subscription
+	for _, tt := range []struct {
+		what string
+		at   time.Time
+		want past
+	}{
+		{"before the endpoints were created", first.CreatedAt.Add(-time.Second), nil},
+		{"the first", second.UpdatedAt.Add(-time.Microsecond), past{first.ID: first.Subscription(), gone.ID: other.Subscription()}},
+		{"the second", second.UpdatedAt, past{first.ID: second.Subscription(), gone.ID: other.Subscription()}},
+		{"the second at its end", third.UpdatedAt.Add(-time.Microsecond), past{first.ID: second.Subscription(), gone.ID: other.Subscription()}},
+		{"the third", third.UpdatedAt, past{gone.ID: other.Subscription()}},
+		{"the last of the deleted endpoint", gone.UpdatedAt.Add(-time.Microsecond), nil},
+		{"the present ones", gone.UpdatedAt.Add(long), nil},
+	} {
+		w.same(tt.what, w.past(tt.at, never, unknown, third, gone), tt.want)
+	}
+	w.same("of no endpoints", len(w.past(first.CreatedAt)), 0)
+}
+
+func changesSubscribedAt(w *world) {
+	e := w.endpoint()
+	subscribedAt := func() time.Time { return w.changes(w.version()-1, 1).Endpoints[0].SubscribedAt }
+	w.same("of a new endpoint", subscribedAt(), time.Time{})
+	e = w.resubscribe(e, "order.*")
+	since := e.UpdatedAt
+	w.same("after a change of the subscription", subscribedAt(), since)
+	w.passed(0)
+	e.Description = "changed"
+	e = w.put(e)
+	w.same("after a change of something else", subscribedAt(), since)
+	w.become(e, postrider.EndpointDeleted)
+	w.same("of a deleted endpoint", subscribedAt(), since)
+}
+
 // forgottenSubscription fails the test unless the subscription before the last change, which changed it,
 // is gone, and the present one stays.
 func (w *world) forgottenSubscription(e postrider.Endpoint) {
 	w.Helper()
-	_, err := w.Subscription(w.Context(), store.SubscriptionQuery{Endpoint: e.ID, At: e.UpdatedAt.Add(-time.Microsecond)})
+	before := e.UpdatedAt.Add(-time.Microsecond)
+	_, err := w.Subscription(w.Context(), store.SubscriptionQuery{Endpoint: e.ID, At: before})
 	w.refuses(err, postrider.ErrNotFound)
+	w.same("earlier ones", len(w.past(before, e)), 0)
 	w.same("the present one", w.subscription(e, w.now().Add(long)).Subscription, w.found(e.ID).Subscription())
 }
 

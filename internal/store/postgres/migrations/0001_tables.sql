@@ -404,7 +404,7 @@ create table past_subscriptions (
 create index past_subscriptions_until on past_subscriptions (until);
 comment on table past_subscriptions is 'What selected events for endpoints before a change: a row for each change, written with it. What selects them now is in endpoints. Append-only.';
 comment on column past_subscriptions.selects is 'The JSON document of store.EncodeSubscription.';
-comment on index past_subscriptions_pkey is 'Subscription: the one that was in force at a time.';
+comment on index past_subscriptions_pkey is 'Subscription, PastSubscriptions: the one that was in force at a time.';
 comment on index past_subscriptions_until is 'DeleteOld: those that ended first.';
 
 create table notices (
@@ -602,6 +602,7 @@ create table fanouts (
 create index fanouts_due_at on fanouts (due_at);
 comment on table fanouts is 'Fan-out jobs: events whose deliveries are created in chunks. The last chunk deletes the row.';
 comment on column fanouts.due_at is 'When the job is due; with a token, when its lease ends.';
+comment on column fanouts.created_at is 'The time of the publish, compared with that of changes of subscriptions.';
 comment on index fanouts_pkey is 'FanOut: moving a job''s cursor.';
 comment on index fanouts_due_at is 'ClaimFanOuts: the jobs that are due.';
 

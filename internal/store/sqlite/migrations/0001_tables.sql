@@ -378,7 +378,8 @@ create table ordering_keys (
 ) strict, without rowid;
 
 -- Fan-out jobs: events whose deliveries are created in chunks. The last chunk deletes
--- the row. due_at is when the job is due; with a token, when its lease ends. Jobs are few, so ClaimFanOuts walks the key, oldest first.
+-- the row. due_at is when the job is due; with a token, when its lease ends. created_at is the time of the publish, compared with
+-- that of changes of subscriptions. Jobs are few, so ClaimFanOuts walks the key, oldest first.
 create table fanouts (
     event      blob primary key check (length(event) = 16),
     account    blob not null check (length(account) = 16),
@@ -789,7 +790,7 @@ create index endpoint_health_past on endpoint_health (since) where not last;
 
 -- What selected events for endpoints before a change: a row for each change, written with it. What selects
 -- them now is in endpoints. selects is the document of store.EncodeSubscription. Append-only. The key
--- serves Subscription: the one that was in force at a time.
+-- serves Subscription and PastSubscriptions: the one that was in force at a time.
 create table past_subscriptions (
     endpoint blob not null references endpoints (id),
     since    integer not null,

@@ -302,6 +302,7 @@ var moreTestImports = []struct{ folder, allowed, why string }{
 	},
 	{"internal/expunge", "~/internal/archive ~/internal/secrets", "removes from a real archive"},
 	{"internal/notify", "~/internal/ingest ~/internal/routing ~/internal/schedule", "publishes through a real ingest"},
+	{"internal/ingest", "~/internal/store/postgres ~/internal/store/sqlite", "fans out on every store"},
 	{"internal/inspect", "~/internal/webhook ~/internal/egress", "signs as production does"},
 	{"internal/messenger", "~/internal/secrets github.com/emersion/go-smtp", "signs with a real vault, and says what a mail server refuses"},
 	{

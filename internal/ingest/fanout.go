@@ -72,8 +72,8 @@ func (in *Ingest) fanOutNext(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	job := jobs[0]
-	// The job is for the endpoints that existed at the publish of its event, so the table must have
-	// all of them.
+	// The job is for the endpoints that existed at the publish of its event, with their subscriptions of
+	// that time, so the table must have all of them.
 	if err := in.table.Refresh(ctx); err != nil {
 		return false, err
 	}
@@ -115,7 +115,10 @@ func (in *Ingest) waitForBulk(ctx context.Context) {
 // the commit. Otherwise the chunk could be stored although the commit seemed to fail: its credit
 // would be free, and nobody would own its leases until they end and are recorded as lost.
 func (in *Ingest) fanOutChunk(ctx context.Context, job *store.FanOut) (done bool, err error) {
-	matched, through := in.table.MatchNext(job, in.opts.FanOutChunk, time.Now().Add(fanOutLease/3))
+	matched, through, err := in.table.MatchNext(ctx, job, in.opts.FanOutChunk, time.Now().Add(fanOutLease/3))
+	if err != nil {
+		return false, err
+	}
 	chunk := store.FanOutChunk{
 		Event: job.Event.ID, Token: job.Token, From: job.Cursor, To: through, Done: through == job.UpTo, Lease: fanOutLease,
 	}

@@ -59,7 +59,7 @@ func TestFiltersDecideWhatIsDelivered(t *testing.T) {
 	}
 }
 
-// The chunks of a job have the filters that are in force when they are made.
+// The chunks of a job have the filters that were in force when its event was accepted.
 func TestAFanOutAsksFilters(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -81,6 +81,9 @@ func TestAFanOutAsksFilters(t *testing.T) {
 		time.Sleep(time.Minute)
 		if found := r.deliveries(event); len(found) != 2 || found[postrider.Pending] != 22 || found[postrider.Skipped] != 1 {
 			t.Errorf("stored %v, want 22 pending and the deleted one that wanted it skipped", found)
+		}
+		if found := reached(deliveriesOf(t, r.store, event)); found[ones[3].ID] != postrider.Pending || found[twos[5].ID] != "" {
+			t.Errorf("the endpoint that no longer wants it: %q, the one that does now: %q", found[ones[3].ID], found[twos[5].ID])
 		}
 		stop()
 	})

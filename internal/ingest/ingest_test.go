@@ -10,17 +10,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/ingest"
 	"github.com/postrider/postrider/internal/routing"
 	"github.com/postrider/postrider/internal/schedule"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/memory"
+	"github.com/postrider/postrider/internal/testkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 // harness is an Ingest with the memory store, and a dispatcher that records its calls.
 type harness struct {
@@ -134,17 +133,24 @@ func (r *harness) publish(events ...postrider.Event) []postrider.Receipt {
 func (r *harness) deliveries(event postrider.EventID) map[postrider.Status]int {
 	r.Helper()
 	found := map[postrider.Status]int{}
+	for _, d := range deliveriesOf(r.T, r.store, event) {
+		found[d.Status]++
+	}
+	return found
+}
+
+// deliveriesOf lists all deliveries of an event.
+func deliveriesOf(t *testing.T, s store.Ledger, event postrider.EventID) (all []postrider.Delivery) {
+	t.Helper()
 	q := store.DeliveryQuery{Event: event, Paging: store.Paging{Limit: store.MaxLimit}}
 	for {
-		page, err := r.store.Deliveries(r.Context(), q)
+		page, err := s.Deliveries(t.Context(), q)
 		if err != nil {
-			r.Fatal(err)
+			t.Fatal(err)
 		}
-		for _, d := range page.Items {
-			found[d.Status]++
-		}
+		all = append(all, page.Items...)
 		if q.Cursor = page.Next; q.Cursor == "" {
-			return found
+			return all
 		}
 	}
 }

@@ -49,9 +49,9 @@ func TestAConditionDecidesForPublishesAndJobs(t *testing.T) {
 		t.Errorf("Match = %s, want %s", got, want)
 	}
 	job := &store.FanOut{Event: *e, UpTo: last}
-	matched, through := x.MatchNext(job, 256, time.Now().Add(time.Minute))
-	if got := fmt.Sprint(resultsOf(matched)); got != want || through != last {
-		t.Errorf("MatchNext = %s through %s, want %s", got, through, want)
+	matched, through, err := x.MatchNext(t.Context(), job, 256, time.Now().Add(time.Minute))
+	if got := fmt.Sprint(resultsOf(matched)); got != want || through != last || err != nil {
+		t.Errorf("MatchNext = %s through %s, %v, want %s", got, through, err, want)
 	}
 	if to, ok := x.Lookup(ids[3]); !ok || to.FilterFailed {
 		t.Errorf("the endpoint in the table is %+v", to)
@@ -95,8 +95,9 @@ func TestManyOrSlowConditionsAreForAJob(t *testing.T) {
 			t.Errorf("%d × %s: %d matched, a job: %t", row.count, row.text, len(matched), job)
 		}
 		job := &store.FanOut{Event: *e, UpTo: last}
-		if matched, through := x.MatchNext(job, 1000, time.Now().Add(time.Minute)); len(matched) > 0 || through != last {
-			t.Errorf("%d × %s: the job matched %d", row.count, row.text, len(matched))
+		matched, through, err := x.MatchNext(t.Context(), job, 1000, time.Now().Add(time.Minute))
+		if len(matched) > 0 || through != last || err != nil {
+			t.Errorf("%d × %s: the job matched %d, %v", row.count, row.text, len(matched), err)
 		}
 	}
 }

@@ -24,6 +24,8 @@
 //     before the change only for changed paths. Both are decoded once more for conditions.
 //   - A condition is evaluated only for events of its endpoint's types for which the filter
 //     holds. If the evaluation fails, the endpoint is returned with FilterFailed.
+//   - A fan-out job selects its endpoints by the subscriptions that were in force when its event
+//     was accepted. Earlier ones are read from the store only if some have changed since.
 //   - A returned slice or snapshot never changes.
 //
 // The package does not write to the store and does not decide what may be sent.
@@ -235,8 +237,8 @@ func (x *Table) rereadOne(ctx context.Context) error {
 		if !known || len(page.Items) == 0 || page.Items[0].PolicyError != "" {
 			return nil
 		}
-		// Its secrets and its circuit change only with a new version.
-		mended := []store.EndpointSnapshot{{Endpoint: page.Items[0], Secrets: was.Secrets, Circuit: was.Circuit}}
+		// The rest changes only with a new version.
+		mended := []store.EndpointSnapshot{{Endpoint: page.Items[0], Secrets: was.Secrets, Circuit: was.Circuit, SubscribedAt: was.SubscribedAt}}
 		x.apply(store.Changes{Version: x.Version(), Hold: x.Hold(), Endpoints: mended})
 		x.noteSetAside(ctx, mended)
 		x.changed(Change{Endpoint: id})
@@ -379,7 +381,7 @@ func (x *Table) filtered(all []subscribers, m *matching, most int) (held []*stor
 			held = append(held, x.endpoints[id])
 		}
 	}
-	slices.SortFunc(held, func(a, b *store.EndpointSnapshot) int { return a.Endpoint.ID.Compare(b.Endpoint.ID) })
+	slices.SortFunc(held, byIDs)
 	held = slices.Compact(held) // an endpoint may subscribe with several patterns
 	if len(of) == 0 || len(held) > most {
 		return held, nil
@@ -439,28 +441,41 @@ func (x *Table) WantsOrder(e *postrider.Event) bool {
 func holds(p *filter.Pattern, e *filter.Event) bool { return p == nil || p.Matches(e) }
 
 // MatchNext returns the next n endpoints of a fan-out job after its cursor, ordered by id, and the last
-// endpoint that it looked at: job.UpTo, if there is no further one. They include endpoints that were
+// endpoint that it looked at: job.UpTo, if there is no further one. The endpoints are as they are now, but
+// selected by the subscriptions of the time when the event was accepted. They include endpoints that were
 // deleted after the event was accepted, whose deliveries are recorded as skipped. It compares the event
 // with one filter and condition after the other, not with the index, so the chunks of a job together
 // compare it with each once. Comparisons hold no lock. They end at the time until, but not before the
 // first.
-func (x *Table) MatchNext(job *store.FanOut, n int, until time.Time) (matched []*store.EndpointSnapshot, through postrider.EndpointID) {
+func (x *Table) MatchNext(
+	ctx context.Context, job *store.FanOut, n int, until time.Time,
+) (matched []*store.EndpointSnapshot, through postrider.EndpointID, err error) {
+	lists, changed := x.after(job)
+	end := job.UpTo
+	if len(changed) > n { // one query reads the subscriptions of at most n
+		changed = changed[:n]
+		end = changed[n-1].Endpoint.ID
+	}
+	past, err := x.past(ctx, job, changed)
+	if err != nil {
+		return nil, through, err
+	}
 	m, begun, compared := &matching{table: x, event: &job.Event, filter: filter.Of(&job.Event)}, time.Now(), false
 	defer func() {
 		if v := x.evaluationOf(job.Event.Account); v != nil && compared {
 			v.add(begun)
 		}
 	}()
-	for to := range merge(x.after(job)) {
-		if to.Endpoint.ID.Compare(job.UpTo) > 0 {
+	for to := range merge(lists) {
+		if to.Endpoint.ID.Compare(end) > 0 {
 			break
 		}
 		if len(matched) == n || !through.IsZero() && time.Now().After(until) {
-			return matched, through
+			return matched, through, nil
 		}
 		if through = to.Endpoint.ID; len(job.Event.Endpoints) == 0 {
-			p, c := x.filterOf(to), x.conditionOf(to)
-			if compared = compared || p != nil || c != nil; !holds(p, m.filter) {
+			p, c, subscribed := x.selectionOf(to, past, job)
+			if compared = compared || p != nil || c != nil; !subscribed || !holds(p, m.filter) {
 				continue
 			}
 			to = m.wants(c, to)
@@ -469,22 +484,26 @@ func (x *Table) MatchNext(job *store.FanOut, n int, until time.Time) (matched []
 			matched = append(matched, to)
 		}
 	}
-	return matched, job.UpTo
+	return matched, end, nil
 }
 
-// after returns lists of the endpoints after the cursor of a job that its event is for, or was.
-func (x *Table) after(job *store.FanOut) [][]*store.EndpointSnapshot {
+// after returns lists of the endpoints after the cursor of a job that its event is for, or was. The last
+// list has those up to its last one whose subscription has changed since the event was accepted.
+func (x *Table) after(job *store.FanOut) (lists [][]*store.EndpointSnapshot, changed []*store.EndpointSnapshot) {
 	x.mu.RLock()
-	defer x.mu.RUnlock()
 	account := x.accounts[job.Event.Account]
-	lists := [][]*store.EndpointSnapshot{account.deletedSince(job.Event)}
+	lists = append(lists, account.deletedSince(job.Event))
 	if len(job.Event.Endpoints) > 0 {
 		lists = append(lists, x.named(&job.Event))
 	} else {
 		for _, s := range account.subscribers(nil, job.Event.Type) {
 			lists = append(lists, s.all)
 		}
+		changed = account.changedSince(job)
 	}
+	x.mu.RUnlock()
+	slices.SortFunc(changed, byIDs)
+	lists = append(lists, changed)
 	for i, list := range lists {
 		at, found := slices.BinarySearchFunc(list, job.Cursor, byID)
 		if found {
@@ -492,7 +511,7 @@ func (x *Table) after(job *store.FanOut) [][]*store.EndpointSnapshot {
 		}
 		lists[i] = list[at:]
 	}
-	return lists
+	return lists, lists[len(lists)-1]
 }
 
 // filterOf returns the filter of an endpoint that is in the table, or was; nil: it has none.

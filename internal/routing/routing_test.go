@@ -150,7 +150,10 @@ func checkChunks(t *rapid.T, x *Table, job store.FanOut, want []postrider.Endpoi
 	var got []postrider.EndpointID
 	for {
 		until := rapid.SampledFrom([]time.Time{time.Now().Add(-time.Hour), time.Now().Add(time.Hour)}).Draw(t, "until")
-		chunk, through := x.MatchNext(&job, 2, until)
+		chunk, through, err := x.MatchNext(t.Context(), &job, 2, until)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, to := range chunk {
 			if to.Endpoint.Status != postrider.EndpointDeleted {
 				got = append(got, to.Endpoint.ID)
@@ -326,8 +329,8 @@ func TestSlowFiltersAreComparedByAJob(t *testing.T) {
 		t.Error("a filter that is too slow wants no order")
 	}
 	job := &store.FanOut{Event: *event, UpTo: e.ID}
-	if matched, _ := x.MatchNext(job, 10, time.Now()); len(matched) != 1 {
-		t.Errorf("the job finds %d endpoints, want 1", len(matched))
+	if matched, _, err := x.MatchNext(t.Context(), job, 10, time.Now()); len(matched) != 1 || err != nil {
+		t.Errorf("the job finds %d endpoints, want 1: %v", len(matched), err)
 	}
 	if x.evaluationOf(e.Account).taken == 0 {
 		t.Error("the time of the filter is not counted")

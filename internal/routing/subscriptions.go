@@ -27,6 +27,9 @@ type subscriptions struct {
 
 	deleted []*store.EndpointSnapshot // endpoints that were deleted within the last hour, with any subscription
 
+	changed   map[postrider.EndpointID]*store.EndpointSnapshot // endpoints whose subscription ever changed
+	changedAt time.Time                                        // of the last change of a subscription
+
 	evaluation evaluation
 }
 
@@ -73,9 +76,11 @@ func (x *Table) apply(changes store.Changes) {
 			delete(x.filters, id)
 			delete(account.ordered, id)
 			delete(account.conditions, id)
+			delete(account.changed, id)
 			addEdits(edits, account, old, becomes{})
 			if to.Endpoint.Status == postrider.EndpointDeleted {
 				account.keepDeleted(&to)
+				account.keepChanged(&to)
 			}
 		}
 		if to.Endpoint.Status == postrider.EndpointDeleted {
@@ -96,6 +101,7 @@ func (x *Table) apply(changes store.Changes) {
 			}
 			account.conditions[id] = conditions[i]
 		}
+		account.keepChanged(&to)
 		addEdits(edits, account, &to, becomes{&to, filters[i]})
 	}
 	for of, e := range edits {
@@ -141,7 +147,8 @@ func (x *Table) account(id postrider.AccountID) *subscriptions {
 	s := x.accounts[id]
 	if s == nil {
 		s = &subscriptions{
-			exact: map[string]subscribers{}, prefix: map[string]subscribers{}, ordered: map[postrider.EndpointID]*store.EndpointSnapshot{},
+			exact: map[string]subscribers{}, prefix: map[string]subscribers{},
+			ordered: map[postrider.EndpointID]*store.EndpointSnapshot{}, changed: map[postrider.EndpointID]*store.EndpointSnapshot{},
 		}
 		x.accounts[id] = s
 	}
@@ -294,3 +301,5 @@ func merge(rest [][]*store.EndpointSnapshot) iter.Seq[*store.EndpointSnapshot] {
 }
 
 func byID(to *store.EndpointSnapshot, id postrider.EndpointID) int { return to.Endpoint.ID.Compare(id) }
+
+func byIDs(a, b *store.EndpointSnapshot) int { return a.Endpoint.ID.Compare(b.Endpoint.ID) }

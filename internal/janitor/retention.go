@@ -63,7 +63,7 @@ func (j *Janitor) retention() []chore {
 	} {
 		chores = append(chores, j.forget(k, false, wait))
 	}
-	chores = append(chores, j.forgetOfAccounts())
+	chores = append(chores, j.forgetOfAccounts(), j.forget(aged{store.OldWhatIfs, store.WhatIfsKept}, false, 0))
 	for _, k := range []aged{{store.OldEvents, keep.Events}, {store.OldAttempts, keep.Attempts}, {store.OldBodies, keep.Bodies}} {
 		chores = append(chores, j.forget(k, j.opts.Archive != nil, wait))
 	}

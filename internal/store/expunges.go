@@ -27,7 +27,8 @@ type Expunges interface {
 	// For an account it removes all of this for each of its events and endpoints, and its sessions,
 	// replay jobs, ordering keys, quotas, notices, notice destinations and statistics. The row of
 	// the account and its API keys stay, without names.
-	// It also removes the records that were restored from the archive. It does not change the
+	// It also removes the records that were restored from the archive, and the what-if of the account;
+	// of an endpoint, if the what-if is about it. It does not change the
 	// archive; [ArchiveDay] counts which rows of a part were removed from the store.
 	// Audit entries stay, and so do rows of other events, endpoints and accounts.
 	//

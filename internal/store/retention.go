@@ -23,8 +23,8 @@ type Retention interface {
 	// An attempt and its bodies are as old as their delivery. A pending delivery goes on after
 	// its attempts were deleted, and its later attempts are stored.
 	// A dead letter is old if it was resolved before f.Before, a replay job if it ended before then,
-	// a change of health if it was made before then, a subscription if it ended before then, and a session
-	// if it expired before then.
+	// a change of health if it was made before then, a subscription if it ended before then, a session if it
+	// expired before then, and a what-if if its last step ended before then.
 	// Unresolved dead letters, replay jobs that have not ended, and the last change of health of
 	// each endpoint stay.
 	//
@@ -90,6 +90,7 @@ const (
 	OldKeys        Kind = "idempotency keys" // only of OldRows and DeleteRows; of all accounts: ForgetKeys
 
 	OldSubscriptions Kind = "subscriptions" // earlier ones, by when they ended
+	OldWhatIfs       Kind = "what ifs"      // by the end of their last step, whether they have ended or not
 )
 
 // DeleteOld says what to delete.

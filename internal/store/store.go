@@ -11,7 +11,7 @@
 //   - [Replays] for replay jobs, and [Quotas] for what accounts may use
 //   - [Encryption] for secrets
 //   - [Upkeep], [Retention] and [Expunges] for the janitor
-//   - [Archive] and [Restored] for the archive
+//   - [Archive], [Restored] and [WhatIfs] for the archive
 //   - [Holding] for a store that was restored
 //
 // A store that several nodes can share has one more role, [Nodes]. Every method is one
@@ -76,6 +76,7 @@ type Store interface {
 	Archive
 	ArchiveKeys
 	Restored
+	WhatIfs
 	Expunges
 
 	// Close closes the store, after the calls under way have finished.

@@ -132,6 +132,10 @@ func (s *Store) expungeHistoryLocked(e *postrider.Expunge, limit int) (removed p
 			removed.Other++
 		}
 	}
+	if w, ok := s.whatIfs[e.Account]; ok && selects(e.Endpoint, w.Endpoint) {
+		delete(s.whatIfs, e.Account)
+		removed.Other++
+	}
 	if !e.Endpoint.IsZero() && e.Event.IsZero() {
 		return removed, left
 	}

@@ -87,6 +87,7 @@ type Store struct {
 	parts         []store.ArchivePart // sorted by kind, day and number
 	archiveKeys   table[postrider.AccountID, *[]byte]
 	restored      map[restoredKey]store.RestoredRecord
+	whatIfs       map[postrider.AccountID]whatIf
 }
 
 var (
@@ -112,6 +113,7 @@ func New(opts Options) *Store {
 		quotas:    map[postrider.AccountID]store.AccountQuotas{},
 		quotaUse:  map[postrider.AccountID]quotaUse{},
 		restored:  map[restoredKey]store.RestoredRecord{},
+		whatIfs:   map[postrider.AccountID]whatIf{},
 		rollups: rollups{
 			wall:   clock.Wall,
 			deltas: map[delta]*postrider.Counts{},

@@ -45,6 +45,9 @@ func (s *Store) DeleteOld(_ context.Context, f store.DeleteOld) (int, error) {
 	case store.OldSessions:
 		return removeWhere(s.sessions.rows, f.Limit, func(session postrider.Session) bool { return session.ExpiresAt.Before(f.Before) },
 			func(session postrider.Session) { s.sessions.remove(session.ID) }), nil
+	case store.OldWhatIfs:
+		return removeWhere(slices.Collect(maps.Values(s.whatIfs)), f.Limit, func(w whatIf) bool { return w.ChangedAt.Before(f.Before) },
+			func(w whatIf) { delete(s.whatIfs, w.Account) }), nil
 	case store.OldKeys: // ForgetKeys deletes the keys of all accounts
 	}
 	return 0, nil

@@ -148,6 +148,9 @@ insert into restored_records (id, number, kind, account, event, endpoint, type, 
 select id(i, 'delivery'), 1, 'attempts', id(i % 20, 'account'), id(i, 'event'), id(i % 500, 'endpoint'), '', '{}', now()
 from generate_series(1, 5000) i;
 
+insert into what_ifs (account, endpoint, document, due_at, changed_at)
+select id(i, 'account'), id(i, 'endpoint'), '{}', case when i % 400 = 7 then now() end, now() from generate_series(1, 2000) i;
+
 insert into rollup_deltas (at, counted) select now(), 'x' from generate_series(1, 100) i;
 
 insert into rollups (scope, type, step, at, counts, delivered, dead)

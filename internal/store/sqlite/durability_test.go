@@ -177,6 +177,24 @@ func TestPromise8AReplayJobOfADeadProcessIsDueAtOnce(t *testing.T) {
 	}
 }
 
+func TestAWhatIfOfADeadProcessIsDueAtOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir, sqlite.Options{})
+	if err := s.PutWhatIf(t.Context(), store.WhatIf{Account: postrider.AccountID{1}, Document: []byte(`{}`)}); err != nil {
+		t.Fatal(err)
+	}
+	for process := range 2 {
+		if _, err := s.ClaimWhatIf(t.Context(), 7, time.Hour); err != nil {
+			t.Fatalf("process %d: %v, want the job", process, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = open(t, dir, sqlite.Options{})
+	}
+}
+
 func TestADirectoryBelongsToOneProcess(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -19,6 +19,7 @@ const (
 	leftSQL           = `select id, lane from queue where token is not null`
 	releaseFanOutsSQL = `update fanouts set due_at = @now where token is not null and due_at > @now`
 	releaseReplaysSQL = `update replay_jobs set due_at = @now where status = 'running' and token is not null and due_at > @now`
+	releaseWhatIfsSQL = `update what_ifs set due_at = @now where due_at > @now`
 	recordLostSQL     = `
 	insert or replace into attempts (delivery, number, named_event, endpoint, account, type, outcome, status_code, error, retry_after,
 		started_at, duration, stale, status_after, replayed_from, replay_job)
@@ -54,7 +55,7 @@ func recoverLeases(ctx context.Context, db *sql.DB, clock *store.Clock, onLost f
 		return fmt.Errorf("find the leases of a process that died: %w", err)
 	}
 	// Jobs have no attempts, so their leases just end.
-	for _, statement := range []string{releaseFanOutsSQL, releaseReplaysSQL} {
+	for _, statement := range []string{releaseFanOutsSQL, releaseReplaysSQL, releaseWhatIfsSQL} {
 		if _, err := db.ExecContext(ctx, statement, sql.Named("now", micros(clock.Now()))); err != nil {
 			return fmt.Errorf("release jobs: %w", err)
 		}

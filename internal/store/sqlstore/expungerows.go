@@ -12,7 +12,7 @@ import (
 type expungeStep struct {
 	table string
 	key   string // its columns, with commas
-	where string // with the parameters @object and @name: the id of what is removed, and its text
+	where string // with the parameters @object, @name and @account: the id of what is removed, its text, and its account
 	count func(*postrider.ExpungeCounts) *int
 }
 
@@ -56,6 +56,7 @@ func planExpunge(e postrider.Expunge) expungePlan {
 				{"inspections", "id", "event = @object", others},
 				{"fanouts", "event", "event = @object", others},
 				{"restored_records", "id, number, kind", "event = @object", others},
+				{"what_ifs", "account", "account = @account", others}, // its examples may have values of the event
 			},
 			waits: `select 1 from queue where id >= @object and id <= postrider_last_delivery(@object)
 				union all select 1 from queue where named_event = @object
@@ -68,6 +69,7 @@ func planExpunge(e postrider.Expunge) expungePlan {
 				ofEndpoints("= @object"), expungeStep{"dead_letters", "delivery", "endpoint = @object", letters},
 				expungeStep{"notices", "id", "object = @name", others},
 				expungeStep{"restored_records", "id, number, kind", "endpoint = @object", others},
+				expungeStep{"what_ifs", "account", "account = @account and endpoint = @object", others},
 			),
 			blank: []string{blankEndpointsSQL + "id = @object"},
 			waits: `select 1 from queue where endpoint = @object union all select 1 from endpoints where id = @object and status <> 'deleted'`,
@@ -83,6 +85,7 @@ func planExpunge(e postrider.Expunge) expungePlan {
 			{"quotas", "account", "account = @object", others},
 			{"quota_use", "account", "account = @object", others},
 			{"restored_records", "id, number, kind", "account = @object", others},
+			{"what_ifs", "account", "account = @object", others},
 			{"sessions", "id", "account = @object", others},
 			{"replay_jobs", "id", "account = @object", others},
 			{"search_terms", "term, id", "account = @object", others},
@@ -126,7 +129,9 @@ type expunging struct {
 }
 
 // args are the arguments of the plan's statements.
-func (x *expunging) args() Args { return Args{"object": x.object, "name": x.name, "limit": x.left} }
+func (x *expunging) args() Args {
+	return Args{"object": x.object, "name": x.name, "account": x.expunge.Account, "limit": x.left}
+}
 
 // first returns a condition for the first @limit rows of a table for which where is true.
 func first(table, key, where string) string {

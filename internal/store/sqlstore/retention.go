@@ -9,8 +9,8 @@ import (
 
 // deleteOldSQL deletes the rows of a kind, the oldest first. Each statement walks the primary key of
 // attempts, attempt_bodies, replay_jobs, notices or audit, or one of the indexes
-// dead_letters_resolved, endpoint_health_past, past_subscriptions_until and sessions_expires_at. Jobs that have not ended are
-// few. PostgreSQL deletes attempts and bodies by the day instead.
+// dead_letters_resolved, endpoint_health_past, past_subscriptions_until, sessions_expires_at and what_ifs_changed_at. Jobs that
+// have not ended are few. PostgreSQL deletes attempts and bodies by the day instead.
 var deleteOldSQL = map[store.Kind]string{
 	store.OldAttempts:    deleteRowsSQL("attempts", "delivery, number", "delivery < @id order by delivery, number"),
 	store.OldBodies:      deleteRowsSQL("attempt_bodies", "delivery, number", "delivery < @id order by delivery, number"),
@@ -22,6 +22,7 @@ var deleteOldSQL = map[store.Kind]string{
 	store.OldSessions:    deleteRowsSQL("sessions", "id", "expires_at < @before order by expires_at"),
 
 	store.OldSubscriptions: deleteRowsSQL("past_subscriptions", "endpoint, until", "until < @before order by until"),
+	store.OldWhatIfs:       deleteRowsSQL("what_ifs", "account", "changed_at < @before order by changed_at"),
 }
 
 // forgetRestoredSQL walks restored_records_at.

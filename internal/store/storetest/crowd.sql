@@ -92,6 +92,9 @@ select id(7, i), {account}, '', now(), case when i % 400 <> 7 then now() end fro
 insert into restored_records (id, number, kind, account, event, endpoint, type, record, at)
 select id(5, i), 1, 'attempts', {account}, id(3, i), {endpoint}, '', bytes(78), now() from rows(2000);
 
+insert into what_ifs (account, endpoint, document, due_at, changed_at)
+select id(1, i), id(2, i), '{}', case when i % 400 = 7 then now() end, now() from rows(2000);
+
 insert into quotas (account, events_per_second, burst, bytes_per_day, endpoints, backlog, version)
 select id(1, i), 1, 1, 1, 1, case when i % 2 = 0 then 1 else 0 end, i + 1000 from rows(2000);
 

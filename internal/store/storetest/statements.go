@@ -33,6 +33,7 @@ func Statements(t *testing.T, db sqlstore.Database) []Statement {
 	r.callPortal(t.Context())
 	r.callNotices(t.Context())
 	r.callRestored(t.Context())
+	r.callWhatIfs(t.Context())
 	r.callEncryption(t.Context())
 	r.callDirectory(t.Context())
 	r.callSecrets(t.Context())
@@ -405,6 +406,7 @@ func (r *recorder) callRetention(ctx context.Context) {
 	r.verb = "DeleteOld"
 	for _, kind := range []store.Kind{
 		store.OldDeadLetters, store.OldReplayJobs, store.OldHealth, store.OldSubscriptions, store.OldNotices, store.OldAudit, store.OldSessions,
+		store.OldWhatIfs,
 	} {
 		_, _ = sqlstore.DeleteOld(ctx, r, store.DeleteOld{Kind: kind, Before: askedSpan.From, Limit: 10})
 	}

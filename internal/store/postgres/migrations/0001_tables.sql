@@ -886,6 +886,24 @@ comment on index restored_records_event is 'RestoredRecords of an event.';
 comment on index restored_records_account is 'RestoredRecords of an account.';
 comment on index restored_records_at is 'ForgetRestored: the oldest.';
 
+create table what_ifs (
+    account    uuid primary key,
+    endpoint   uuid not null,
+    document   text not null,
+    token      bigint check (token <> 0),
+    due_at     timestamptz,
+    changed_at timestamptz not null
+);
+create index what_ifs_due_at on what_ifs (due_at) where due_at is not null;
+create index what_ifs_changed_at on what_ifs (changed_at);
+comment on table what_ifs is 'Jobs that compare archived events with a change of a subscription: the last one of each account, for an hour.';
+comment on column what_ifs.document is 'JSON: what is compared, how far, and the result so far.';
+comment on column what_ifs.due_at is 'When the job is due, by @now; after a claim, when the lease ends. Null: it has ended.';
+comment on column what_ifs.changed_at is 'The end of its last step.';
+comment on index what_ifs_pkey is 'The other verbs of WhatIfs. Keeps the table to one row for each account.';
+comment on index what_ifs_due_at is 'ClaimWhatIf: the job that has been due for longest. Ended ones are not in it.';
+comment on index what_ifs_changed_at is 'DeleteOld: the oldest.';
+
 -- What was removed on request. A row stays as the proof.
 create table expunges (
     id           uuid primary key,

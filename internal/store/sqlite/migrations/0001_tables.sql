@@ -696,6 +696,23 @@ create index restored_records_account on restored_records (account, id, number, 
 -- ForgetRestored: the oldest.
 create index restored_records_at on restored_records (at);
 
+-- Jobs that compare archived events with a change of a subscription: the last one of each account, for an hour
+-- after changed_at, the end of its last step. document has what is compared, how far, and the result so far.
+-- due_at is when the job is due; after a claim, when the lease ends; null: it has ended. The key serves all verbs of
+-- WhatIfs but the claim.
+create table what_ifs (
+    account    blob primary key check (length(account) = 16),
+    endpoint   blob not null check (length(endpoint) = 16),
+    document   text not null check (json_valid(document)),
+    token      integer check (token <> 0),
+    due_at     integer,
+    changed_at integer not null
+) strict;
+-- ClaimWhatIf: the job that has been due for longest. Ended ones are not in it.
+create index what_ifs_due_at on what_ifs (due_at) where due_at is not null;
+-- DeleteOld: the oldest.
+create index what_ifs_changed_at on what_ifs (changed_at);
+
 -- What was removed on request: an event, an endpoint, or else the account. A row stays as the proof: it has ids,
 -- counts and postrider.ExpungeDigest of the events, which is zero when none was removed. empty_since is since when nothing
 -- was found; null: something was found the last time. archive_day is the next day of ids to remove in the archive; null:

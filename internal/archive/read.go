@@ -131,9 +131,27 @@ func (a *Archive) Search(ctx context.Context, q Query) (Found, error) {
 		return Found{}, err
 	}
 	s := search{archive: a, query: withDefaults(q), at: at}
+	return s.run(ctx)
+}
+
+// Events reads archived events as Search does, and calls yield with each. It reads only whole parts, so
+// that Found.Next begins at a part. It has no limit, and Found has no records. It rests nine times as long
+// as it works. The events and their bytes belong to yield.
+func (a *Archive) Events(ctx context.Context, q Query, yield func(*postrider.Event)) (Found, error) {
+	at, err := parsePosition(q.Cursor)
+	if err != nil {
+		return Found{}, err
+	}
+	s := search{archive: a, query: withDefaults(q), at: at, yield: yield, pace: pace{begun: time.Now()}}
+	s.query.Kind = store.OldEvents
+	return s.run(ctx)
+}
+
+// run makes one step of a search.
+func (s *search) run(ctx context.Context) (Found, error) {
 	until := time.Now().Add(searchTime)
 	for {
-		parts, err := a.store.ArchiveParts(ctx, store.ArchiveParts{
+		parts, err := s.archive.store.ArchiveParts(ctx, store.ArchiveParts{
 			Kind: s.query.Kind, From: s.query.From, To: s.query.To, After: s.at.ArchivePart,
 			Limit: partsPage,
 		})
@@ -184,6 +202,9 @@ type search struct {
 	query   Query
 	at      position
 	found   Found
+
+	yield func(*postrider.Event) // nil: the records go to found, up to the limit of the query
+	pace  pace                   // with yield
 }
 
 // withDefaults limits the days of a search for an event by its id. Except for replays, the
@@ -232,6 +253,9 @@ func (s *search) part(ctx context.Context, p store.ArchivePart) (full bool, err 
 		return false, err
 	}
 	s.found.Parts++
+	if s.yield != nil {
+		s.pace.rest(ctx)
+	}
 	matched := 0
 	for _, segment := range m.Segments {
 		if !s.query.Account.IsZero() && segment.Account != s.query.Account {
@@ -253,6 +277,12 @@ func (s *search) part(ctx context.Context, p store.ArchivePart) (full bool, err 
 			if !s.matches(r) {
 				continue
 			}
+			if s.yield != nil {
+				if err := s.event(ctx, r.Record); err != nil {
+					return false, fmt.Errorf("read %s: %w", p.Object, err)
+				}
+				continue
+			}
 			if matched++; matched <= s.at.skip {
 				continue
 			}
@@ -264,6 +294,17 @@ func (s *search) part(ctx context.Context, p store.ArchivePart) (full bool, err 
 		}
 	}
 	return false, nil
+}
+
+// event calls yield with the event of a record, and rests.
+func (s *search) event(ctx context.Context, record []byte) error {
+	e, err := decodeEvent(record)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	s.yield(e)
+	s.pace.rest(ctx)
+	return context.Cause(ctx)
 }
 
 // position is the place where the next step of a search begins. That is after the embedded part,

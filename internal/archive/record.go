@@ -137,6 +137,21 @@ func recordOf(kind store.Kind, r store.ArchivedRow) any {
 	return record
 }
 
+// decodeEvent parses the record of an event. It leaves out what only a request to an endpoint needs.
+func decodeEvent(record []byte) (*postrider.Event, error) {
+	var r eventRecord
+	if err := json.Unmarshal(record, &r); err != nil {
+		return nil, fmt.Errorf("read an event: %w", err)
+	}
+	return &postrider.Event{
+		ID: r.ID, Account: r.Account, Type: r.Type, CreatedAt: r.CreatedAt, Data: r.Data, Endpoints: r.Endpoints,
+		About: postrider.About{
+			Subject: r.Subject, Channels: r.Channels, Metadata: r.Metadata, Internal: r.Internal, Previous: r.Previous,
+			ChangedPaths: r.ChangedPaths, ContentType: r.ContentType,
+		},
+	}, nil
+}
+
 // named has the fields that a search reads, for a record of any kind.
 type named struct {
 	names

@@ -17,8 +17,8 @@ import (
 // The budgets of the house. A change that makes the house smaller lowers them. Raising one needs an
 // ADR with the reason.
 const (
-	budgetLines   = 75_822  // of product code, without blanks and comments
-	budgetTokens  = 575_012 // of product code, without comments
+	budgetLines   = 76_290  // of product code, without blanks and comments
+	budgetTokens  = 578_539 // of product code, without comments
 	budgetColumns = 171     // lines of Go that are longer than columns
 )
 

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"net/http"
 	"net/url"
 	"time"
 
@@ -72,4 +73,26 @@ func (c *Client) RestoredRecords(ctx context.Context, f RestoredFilter) (apitype
 	return get[apitypes.Page[apitypes.ArchiveRecord]](ctx, c,
 		"/archive/restored"+query(f.Paging, "event", idText(f.Event), "account", f.Account,
 			"endpoint", idText(f.Endpoint)))
+}
+
+// CompareArchive begins a job of the server that compares archived events of an endpoint's account with a
+// change of its subscription; see [Client.ArchiveComparison].
+func (c *Client) CompareArchive(
+	ctx context.Context, id postrider.EndpointID, w apitypes.ArchiveWhatIf,
+) (apitypes.ArchiveComparison, error) {
+	return post[apitypes.ArchiveComparison](ctx, c, archiveComparison(id), w)
+}
+
+// ArchiveComparison returns the progress and the result of the job that CompareArchive began.
+func (c *Client) ArchiveComparison(ctx context.Context, id postrider.EndpointID) (apitypes.ArchiveComparison, error) {
+	return get[apitypes.ArchiveComparison](ctx, c, archiveComparison(id))
+}
+
+// CancelArchiveComparison cancels the job that CompareArchive began, and deletes its result.
+func (c *Client) CancelArchiveComparison(ctx context.Context, id postrider.EndpointID) error {
+	return c.call(ctx, request{method: http.MethodDelete, path: archiveComparison(id)}, nil)
+}
+
+func archiveComparison(id postrider.EndpointID) string {
+	return "/endpoints/" + id.String() + "/what-if/archive"
 }

@@ -256,9 +256,14 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	"try-subscription": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.TrySubscription(x, full[apitypes.DryRun]()))
 	},
-	"what-if":               func(x ctx, c *client.Client) (any, error) { return answered(c.WhatIf(x, ep, full[apitypes.WhatIf]())) },
-	"list-event-attempts":   func(x ctx, c *client.Client) (any, error) { return answered(c.EventAttempts(x, evt, pg)) },
-	"list-event-deliveries": func(x ctx, c *client.Client) (any, error) { return answered(c.EventDeliveries(x, evt, pg)) },
+	"what-if": func(x ctx, c *client.Client) (any, error) { return answered(c.WhatIf(x, ep, full[apitypes.WhatIf]())) },
+	"compare-archive": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.CompareArchive(x, ep, full[apitypes.ArchiveWhatIf]()))
+	},
+	"get-archive-comparison":    func(x ctx, c *client.Client) (any, error) { return answered(c.ArchiveComparison(x, ep)) },
+	"cancel-archive-comparison": func(x ctx, c *client.Client) (any, error) { return nil, c.CancelArchiveComparison(x, ep) },
+	"list-event-attempts":       func(x ctx, c *client.Client) (any, error) { return answered(c.EventAttempts(x, evt, pg)) },
+	"list-event-deliveries":     func(x ctx, c *client.Client) (any, error) { return answered(c.EventDeliveries(x, evt, pg)) },
 	"replay-event": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.ReplayEvent(x, evt, full[apitypes.EventReplay]()))
 	},

@@ -11,4 +11,11 @@ func (c *caller) driveArchive() {
 	c.want(422, "POST /archive/restores", object{"from": "yesterday"})
 	c.want(200, "GET /archive/restored?limit=2", nil)
 	c.want(422, "GET /archive/restored?event=x", nil)
+	job := "/endpoints/" + c.endpoint("compared", "/status/200") + "/what-if/archive"
+	c.want(404, "GET "+job, nil)
+	c.want(404, "DELETE "+job, nil)
+	c.want(422, "POST "+job, object{"type": "a.*"})
+	c.want(202, "POST "+job, object{"event_types": []string{"a"}, "from": "2020-01-01T00:00:00Z", "to": "2120-01-01T00:00:00Z", "type": "a"})
+	c.until("the job has ended", "GET "+job, func(a answer) bool { return a.body["status"] == "done" })
+	c.want(204, "DELETE "+job, nil)
 }

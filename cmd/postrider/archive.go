@@ -18,6 +18,7 @@ type archiveCmd struct {
 	Search   archiveSearchCmd   `cmd:"" help:"Print the archived records of an event, an account or an endpoint, as NDJSON."`
 	Restore  archiveRestoreCmd  `cmd:"" help:"Copy archived records back into the database, to look at. Nothing sends them."`
 	Restored archiveRestoredCmd `cmd:"" help:"Print the records that were restored, as NDJSON."`
+	WhatIf   archiveWhatIfCmd   `cmd:"" help:"Say which archived events an endpoint would have got with another subscription."`
 	Offline  archiveOfflineCmd  `cmd:"" help:"Read the archive without a server, with the keys in a database."`
 }
 

@@ -132,8 +132,13 @@ var commandOf = map[string]string{
 	"explain-event":         "events explain",
 	"try-subscription":      "endpoints try",
 	"what-if":               "endpoints what-if",
-	"list-event-attempts":   "events attempts",
-	"replay-event":          "events replay",
+
+	"compare-archive":           "archive what-if start",
+	"get-archive-comparison":    "archive what-if get",
+	"cancel-archive-comparison": "archive what-if cancel",
+
+	"list-event-attempts": "events attempts",
+	"replay-event":        "events replay",
 }
 
 // flagOfParameter has the flags of parameters with another name.

@@ -115,13 +115,18 @@ func printWhatIf(t terminal, asJSON bool, r apitypes.WhatIfResult) error {
 	if r.NextCursor != nil {
 		fmt.Fprintf(t.err, "The time was over, and older events are left: the same command with --cursor %s goes on.\n", *r.NextCursor)
 	}
-	_, err := fmt.Fprintf(t.out, "of the last %d events the subscription selects %d\nthe endpoint has deliveries of %d: %d would be new, %d would be gone\n",
-		r.Events, r.Matched, r.Delivered, r.New, r.Gone)
+	format := "of the last %d events the subscription selects %d\nthe endpoint has deliveries of %d: %d would be new, %d would be gone\n"
+	examples := exampleTable
+	if r.Against == "subscription" {
+		format = "of %d archived events the subscription selects %d\nthe present one selects %d: %d would be new, %d would be gone\n"
+		examples.head = []string{"EVENT", "TYPE", "CREATED", "SELECTED", "PRESENTLY"}
+	}
+	_, err := fmt.Fprintf(t.out, format, r.Events, r.Matched, r.Delivered, r.New, r.Gone)
 	if err == nil && len(r.NotMatched) > 0 {
 		err = reasonTable.all(t, false, r.NotMatched)
 	}
 	if err == nil && len(r.Examples) > 0 {
-		err = exampleTable.all(t, false, r.Examples)
+		err = examples.all(t, false, r.Examples)
 	}
 	return err
 }

@@ -28,6 +28,7 @@ package api
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"runtime"
 	"slices"
@@ -88,6 +89,7 @@ type Stores struct {
 	Sessions    sessions.Store
 	Stats       stats.Store
 	Values      rest.ValueStore
+	WhatIfs     store.WhatIfs
 }
 
 // Publisher publishes events, and sends test events to one endpoint.
@@ -111,6 +113,12 @@ type Expunger interface {
 	hold.Expunger
 }
 
+// Archive reads the archive of retention.
+type Archive interface {
+	archives.Archive
+	events.Archive
+}
+
 // Deps has the parts that the API depends on. A field may be nil only if its comment says so.
 type Deps struct {
 	Stores      Stores
@@ -127,7 +135,7 @@ type Deps struct {
 	Pacer       circuits.Pacer // nil: the pace of endpoints is unknown
 	Canceller   rest.Canceller
 	Expunger    Expunger
-	Archive     archives.Archive // nil: the server has no archive
+	Archive     Archive // nil: the server has no archive
 	Replayer    replays.Replayer
 	Cluster     operations.Cluster // nil: only this process uses the store
 }
@@ -196,6 +204,7 @@ type Handler struct {
 
 	sessions *sessions.Sessions
 	readers  *notices.Readers
+	comparer *events.Comparer
 }
 
 // Sessions returns the sessions, which log people in and out.
@@ -203,6 +212,9 @@ func (h *Handler) Sessions() *sessions.Sessions { return h.sessions }
 
 // Readers returns the handler of the links in emails.
 func (h *Handler) Readers() *notices.Readers { return h.readers }
+
+// CompareArchive runs the jobs that compare archived events with changes of subscriptions, until ctx ends.
+func (h *Handler) CompareArchive(ctx context.Context) error { return h.comparer.Run(ctx) }
 
 // Actions returns every action that an audit entry can have.
 func (h *Handler) Actions() []string {
@@ -220,7 +232,8 @@ func New(deps Deps, opts Options) *Handler {
 	for _, f := range a.features() {
 		f.Register(a.rest)
 	}
-	return &Handler{a.rest.Handler(), a.sessions, &notices.Readers{Shared: a.shared, Store: deps.Stores.Notices, Vault: deps.Vault}}
+	readers := &notices.Readers{Shared: a.shared, Store: deps.Stores.Notices, Vault: deps.Vault}
+	return &Handler{a.rest.Handler(), a.sessions, readers, a.comparer}
 }
 
 // feature is a part of the API that has its own folder.
@@ -234,6 +247,7 @@ type assembly struct {
 	rest     *rest.Router
 	shared   *rest.Shared
 	sessions *sessions.Sessions
+	comparer *events.Comparer
 	// forget empties this node's caches of keys and sessions, so that the node no longer accepts
 	// those that ended.
 	forget func()
@@ -252,6 +266,7 @@ func newAssembly(d Deps, opts Options) assembly {
 		Log: opts.Log,
 	})}
 	a.sessions = sessions.New(sessions.Deps{Shared: shared, Store: d.Stores.Sessions, Keys: keys, PublicURL: opts.PublicURL})
+	a.comparer = events.NewComparer(shared, d.Stores.WhatIfs, d.Archive)
 	a.forget = func() { keys.Forget(); a.sessions.Forget() }
 	return a
 }
@@ -271,7 +286,7 @@ func (a *assembly) features() []feature {
 			Shared: shared, Store: s.Endpoints, Guard: a.Guard, Verifier: a.Verifier, Vault: a.Vault, Publisher: a.Publisher,
 			Circuits: circuits, Secrets: secrets, Limits: accounts, Catalogue: eventTypes, Verify: o.Verify, Ping: o.Ping,
 		}),
-		&events.Routes{Shared: shared, Store: s.Events, Publisher: a.Publisher, MaxData: o.MaxData, MaxBatch: o.MaxBatch},
+		&events.Routes{Shared: shared, Store: s.Events, Publisher: a.Publisher, Comparer: a.comparer, MaxData: o.MaxData, MaxBatch: o.MaxBatch},
 		&deliveries.Routes{Shared: shared, Store: s.Deliveries, Letters: s.DeadLetters, Circuits: circuits, Describer: a.Describer},
 		&replays.Routes{Shared: shared, Store: s.Replays, Replayer: a.Replayer, Retention: o.Retention},
 		&expunges.Routes{Shared: shared, Store: s.Expunges, Archive: archives, Expunger: a.Expunger, FilesHeld: o.FilesHeld},

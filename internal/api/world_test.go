@@ -22,7 +22,6 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/api"
-	"github.com/postrider/postrider/internal/api/archives"
 	"github.com/postrider/postrider/internal/apikeys"
 	"github.com/postrider/postrider/internal/expunge"
 	"github.com/postrider/postrider/internal/replay"
@@ -63,7 +62,7 @@ func newWorldOver(tb testing.TB, over store.Store, opts api.Options) *world {
 }
 
 // newWorldWith returns an API over a store and an archive; nil: there is none.
-func newWorldWith(tb testing.TB, over store.Store, archive archives.Archive, opts api.Options) *world {
+func newWorldWith(tb testing.TB, over store.Store, archive api.Archive, opts api.Options) *world {
 	tb.Helper()
 	w := &world{TB: tb, store: over, ids: store.NewIDs(over.Clock().Wall, nil), log: new(buffer), receiver: new(receiver)}
 	w.publisher = &publisher{store: w.store, ids: w.ids}
@@ -564,6 +563,6 @@ func storesOf(s store.Store) api.Stores {
 	return api.Stores{
 		Names: s, Callers: s, AuditLog: s, Accounts: s, Archives: s, Audit: s, Circuits: s, DeadLetters: s, Deliveries: s,
 		Endpoints: s, Events: s, EventTypes: s, Expunges: s, Hold: s, Inspections: s, Keys: s, Notices: s, Operations: s, Portal: s,
-		Replays: s, Search: s, Secrets: s, Sessions: s, Stats: s, Values: s,
+		Replays: s, Search: s, Secrets: s, Sessions: s, Stats: s, Values: s, WhatIfs: s,
 	}
 }

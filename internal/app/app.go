@@ -266,7 +266,8 @@ func (a *App) serveOpened(ctx context.Context) (err error) {
 	if err := a.kept.expunger.Recover(ctx); err != nil {
 		return err
 	}
-	a.doors.gate.set(newFront(a.base, a.kept, newAPI(a.base, a.kept, a.sending, a.publishing)))
+	handler := newAPI(a.base, a.kept, a.sending, a.publishing)
+	a.doors.gate.set(newFront(a.base, a.kept, handler))
 	a.log.InfoContext(ctx, "postrider listens", "api", a.Addr().String(), "ops", a.OpsAddr().String())
 	close(a.opened)
 
@@ -278,6 +279,7 @@ func (a *App) serveOpened(ctx context.Context) (err error) {
 	return runServices(ctx, func() {}, []service{
 		{"replays", p.replays.Run},
 		{"expunge", k.expunger.Run},
+		{"what-ifs", handler.CompareArchive},
 		{"notify", p.notify.Run},
 		{"ingest", p.ingest.Run},
 		{"quotas", p.quotas.Run},

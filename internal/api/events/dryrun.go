@@ -25,6 +25,7 @@ func (s *Routes) registerTries(rt *rest.Router) {
 			"delivery. It compares for at most 5 seconds. Each account may run one at a time, and each server two.",
 		Scope: postrider.ScopeWebhooksRead, Reads: true, Pages: true, Empty: true,
 	}, s.whatIf)
+	s.registerArchived(rt)
 }
 
 // trySubscription compares the event of the request with the subscription of the request.

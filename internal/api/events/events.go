@@ -40,6 +40,7 @@ type Routes struct {
 
 	Store     Store
 	Publisher Publisher
+	Comparer  *Comparer
 	// MaxData is the largest data of one event, in bytes. MaxBatch is the largest body of a batch,
 	// in bytes.
 	MaxData  int

@@ -84,7 +84,7 @@ func (s *Routes) whatIf(ctx context.Context, in *rest.EndpointPath, body apitype
 		return nil, err
 	}
 	defer end()
-	t := tally{wants: &wants, reasons: map[reason]int{}}
+	t := tally{wants: &wants, against: againstDeliveries, reasons: map[reason]int{}}
 	next, err := h.walk(ctx, t.add)
 	if err != nil {
 		return nil, err
@@ -121,10 +121,7 @@ func (s *Routes) newHistory(to *postrider.Endpoint, body *apitypes.WhatIf) (*his
 	if body.To != nil {
 		h.events.To, h.left = body.To.UTC(), mostCompared
 	}
-	err := rest.CheckTypeFilter("type", body.Type)
-	if body.From != nil && body.To != nil && h.events.From.After(h.events.To) {
-		err = errors.Join(err, rest.Invalid("from", postrider.FaultContradictory, "must not be later than to"))
-	}
+	err := checkSpan(body.Type, body.From, body.To)
 	if body.Last != nil {
 		if h.left = *body.Last; h.left < 1 || h.left > mostCompared {
 			err = errors.Join(err, postrider.OutOfRange("last", 1, mostCompared))
@@ -223,6 +220,7 @@ func (h *history) follow(ctx context.Context, event postrider.EventID) error {
 // tally counts what comparisons say.
 type tally struct {
 	wants   *subscription
+	against string // what delivered means
 	result  apitypes.WhatIfResult
 	oldest  time.Time
 	reasons map[reason]int
@@ -230,11 +228,39 @@ type tally struct {
 	differing, same []apitypes.WhatIfExample
 }
 
+// What a comparison calls delivered: that the endpoint has a delivery, or that its present subscription
+// selects the event.
+const (
+	againstDeliveries   = "deliveries"
+	againstSubscription = "subscription"
+)
+
+// tallyOf returns the tally that goes on from a result.
+func tallyOf(wants *subscription, r apitypes.WhatIfResult) tally {
+	t := tally{wants: wants, against: r.Against, result: r, reasons: map[reason]int{}}
+	if r.Oldest != nil {
+		t.oldest = r.Oldest.Time
+	}
+	for _, why := range r.NotMatched {
+		t.reasons[reason{why.Reason, why.Path, string(why.Condition)}] = why.Events
+	}
+	for _, e := range r.Examples {
+		if e.Matches == e.Delivered {
+			t.same = append(t.same, e)
+		} else {
+			t.differing = append(t.differing, e)
+		}
+	}
+	return t
+}
+
 // add compares an event with the subscription.
 func (t *tally) add(e *postrider.Event, delivered bool) {
 	r, compared := &t.result, comparingOf(e)
 	r.Events++
-	t.oldest = e.CreatedAt
+	if t.oldest.IsZero() || e.CreatedAt.Before(t.oldest) {
+		t.oldest = e.CreatedAt
+	}
 	why := t.wants.reasonOf(compared)
 	matches := why == reason{}
 	if matches {
@@ -264,6 +290,7 @@ func (t *tally) add(e *postrider.Event, delivered bool) {
 // view returns what was counted in the form of a response.
 func (t *tally) view() apitypes.WhatIfResult {
 	view := t.result
+	view.Against = t.against
 	view.Oldest, view.NotMatched = render.TimeOrNull(t.oldest), []apitypes.WhatIfReason{}
 	for why, n := range t.reasons {
 		view.NotMatched = append(view.NotMatched, why.view(n))

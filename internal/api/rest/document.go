@@ -107,6 +107,7 @@ var exactClasses = []errorClass{
 	{nil, 409, "backfill_running", "a backfill of the endpoint has not ended"},
 	{nil, 409, "expunges_unfinished", "what was expunged before the restore is removed again first"},
 	{nil, 409, "no_archive", "the server has no archive"},
+	{nil, 409, "what_if_running", "archived events of the account are being compared already"},
 	{nil, 409, "archive_damaged", "a part of the archive is not what was written"},
 	{nil, 409, "replay_done", "the replay is done: all that it selects was handled; a delivery of it that is pending can be cancelled by itself"},
 	{nil, 409, "replay_cancelled", "the replay is cancelled: create one with the same filter to handle the rest"},

@@ -129,6 +129,7 @@ func TestPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.destinations(t, "globex", "ann@globex.example")
+	w.call(t, "POST /endpoints/"+w.names["failing"]+"/what-if/archive", object{})
 	for _, p := range pages {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()

@@ -24,3 +24,17 @@ func TestACustomerTriesAFilter(t *testing.T) {
 		tb.sees("One option is changed.")
 	}
 }
+
+// TestAnOperatorTriesAFilterOnTheArchive begins a job, and sees it end without a reload. The archive has
+// nothing yet.
+func TestAnOperatorTriesAFilterOnTheArchive(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tb := w.visitors[operator].newTab(t)
+	tb.open("/dashboard/endpoints/" + w.names["failing"] + "/try")
+	tb.choose("Events to compare", "all events in the archive")
+	tb.click("Compare")
+	tb.sees("In the archive", "Done", "0 of 0 parts of the archive are read.")
+	tb.click("Delete the result")
+	tb.sees("The comparison with the archive is deleted.")
+}

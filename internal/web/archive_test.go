@@ -28,6 +28,10 @@ var archiveStates = []state{
 		name: "a part of the archive", path: "/archive/parts/{part}", people: "operator", prepare: (*world).hostileArchive,
 		want: []string{"is what was written", "SHA-256"},
 	},
+	{
+		name: "a comparison with the archive", path: "/endpoints/{endpoint}/try", people: "operator", prepare: (*world).comparedArchive,
+		want: []string{"In the archive", "0 of one part of the archive is read.", "Cancel"},
+	},
 	{name: "no restored records", path: "/archive/records", people: "operator", want: []string{"No restored records", "Copy records back"}},
 	{
 		name: "restored records", path: "/archive/records?account=acme", people: "operator", prepare: (*world).hostileArchive,
@@ -51,6 +55,20 @@ func (w *world) hostileArchive(path string) string {
 		w.Fatal(err)
 	}
 	return strings.ReplaceAll(path, "{part}", w.part().ID)
+}
+
+// comparedArchive begins to compare what hostileArchive has archived.
+func (w *world) comparedArchive(path string) string {
+	w.Helper()
+	path = w.hostileArchive(path)
+	found, err := w.admin.Endpoints(w.Context(), client.EndpointFilter{})
+	if err == nil {
+		_, err = w.admin.CompareArchive(w.Context(), found.Data[0].ID, apitypes.ArchiveWhatIf{})
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	return path
 }
 
 // part returns the part with the events.

@@ -37,6 +37,7 @@ func Feature(created func(*page.Visit, apitypes.Endpoint, page.Flash) error) pag
 			"POST /endpoints/{endpoint}/options/undo": page.OfEndpoint(undoOptions),
 			"GET /endpoints/{endpoint}/try":           page.OfEndpoint(showTry),
 			"POST /endpoints/{endpoint}/try":          page.OfEndpoint(showTry),
+			"POST /endpoints/{endpoint}/try/cancel":   page.OfEndpoint(cancelTry),
 		},
 	}
 }

@@ -350,5 +350,6 @@ if (zone) {
   document.getElementById("zones").replaceChildren(...names.map((name) => Object.assign(document.createElement("option"), { value: name })));
 }
 if (base) setInterval(tellTimes, 1000);
+if (base) setInterval(() => { if (main().querySelector("[data-poll]")) renew(); }, 3000); // no attempt tells of what goes on there
 enhance(document);
 watch();

@@ -36,6 +36,12 @@ type Event struct {
 	// IdempotencyKey makes a repeated publish harmless. For some days (7 by default) the key stands
 	// for the first event that was published with it. Empty: the producer gave none.
 	IdempotencyKey string
+
+	// When it happened, as its producer says; endpoints see it as the time of the event. Zero: CreatedAt.
+	OccurredAt time.Time
+	// The row of a producer's outbox that the event was read from; zero: it came by the API. A row is
+	// published once, however long ago that was.
+	Row OutboxID
 }
 
 // The limits of an event, in bytes.

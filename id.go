@@ -30,6 +30,8 @@ type (
 	noticeKind      struct{}
 	destinationKind struct{}
 	expungeKind     struct{}
+	sourceKind      struct{}
+	outboxKind      struct{}
 )
 
 func (accountKind) prefix() string     { return "acc" }
@@ -45,6 +47,8 @@ func (auditKind) prefix() string       { return "aud" }
 func (noticeKind) prefix() string      { return "ntc" }
 func (destinationKind) prefix() string { return "dst" }
 func (expungeKind) prefix() string     { return "xpg" }
+func (sourceKind) prefix() string      { return "src" }
+func (outboxKind) prefix() string      { return "obx" }
 
 // The ids of the domain's objects. Each kind of object has its own type, so the compiler refuses an
 // id of another kind.
@@ -62,6 +66,9 @@ type (
 	NoticeID      = ID[noticeKind]
 	DestinationID = ID[destinationKind]
 	ExpungeID     = ID[expungeKind]
+	SourceID      = ID[sourceKind]
+	// OutboxID is the id of a row of a producer's outbox. It is random (UUIDv4), so it has no time.
+	OutboxID = ID[outboxKind]
 )
 
 // MakeID returns the UUIDv7 (RFC 9562, 5.7) for the time at, with the 74 low bits of random. A time

@@ -1,0 +1,56 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/postrider/postrider"
+)
+
+// MaxSources is the greatest number of sources of a store.
+const MaxSources = 100
+
+// Sources keeps the outboxes of producers from which events are read, and which of their rows were published.
+//
+// [Inbox.Publish] records the Row of each event in the transaction of the event. An event whose Row is
+// recorded is a Duplicate with the id of the first event; this goes before its idempotency key. If the
+// event is a Duplicate by its key, its Row is recorded with the id of the first event.
+type Sources interface {
+	// PutSource creates a source, or replaces what the API writes of it. If another source has the
+	// name, the error is postrider.ErrConflict. If there are MaxSources, it is ErrTooMany.
+	PutSource(ctx context.Context, s postrider.Source) error
+
+	// Sources returns all sources, by name.
+	Sources(ctx context.Context) ([]postrider.Source, error)
+
+	// DeleteSource deletes a source. The records of its rows stay as long as their events.
+	DeleteSource(ctx context.Context, id postrider.SourceID) error
+
+	// AdvanceSource moves the source from a.Cycle to the next cycle and sets MovedUntil.
+	//
+	// If the source has another cycle, or if a row of a.Rows is not recorded, it changes nothing and
+	// returns postrider.ErrFenced. Then the store lost its newest transactions, or another node reads.
+	AdvanceSource(ctx context.Context, a AdvanceSource) error
+
+	// NoteSource sets the state of a source, but for Cycle and MovedUntil.
+	NoteSource(ctx context.Context, id postrider.SourceID, state postrider.SourceState) error
+
+	// OutboxRows returns the events of the rows that are recorded.
+	OutboxRows(ctx context.Context, rows []postrider.OutboxID) (map[postrider.OutboxID]postrider.EventID, error)
+
+	// NewestRow returns when the newest recorded row of any source was recorded, by the time of the
+	// store; zero: none is.
+	NewestRow(ctx context.Context) (time.Time, error)
+
+	// ForgetRows deletes up to n records of rows that were recorded before the time, if each source has
+	// a later MovedUntil. It returns how many it deleted.
+	ForgetRows(ctx context.Context, before time.Time, n int) (int, error)
+}
+
+// AdvanceSource is the end of a cycle of a reader.
+type AdvanceSource struct {
+	ID         postrider.SourceID
+	Cycle      int64 // the cycle before
+	Rows       []postrider.OutboxID
+	MovedUntil time.Time
+}

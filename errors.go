@@ -153,11 +153,11 @@ func (e *KeyTakenError) Error() string {
 // Unwrap returns [ErrConflict].
 func (e *KeyTakenError) Unwrap() error { return ErrConflict }
 
-// LockedError is an [ErrBusy]: another database transaction has locked the ordering key or the
-// idempotency key of an event for longer than a publish waits. Nothing was stored.
+// LockedError is an [ErrBusy]: another database transaction has locked the ordering key, the
+// idempotency key or the outbox row of an event for longer than a publish waits. Nothing was stored.
 type LockedError struct {
 	Index int    // place of the event in its batch, from 0
-	Field string // ordering_key or idempotency_key
+	Field string // ordering_key, idempotency_key or outbox_id
 	Key   string
 }
 

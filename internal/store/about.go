@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/postrider/postrider"
 )
 
-// EncodeAbout returns the stored form of the trace of an event, of what it says of itself, and of its
-// Endpoints: the bytes of TraceParent, the text of TraceState, and if the event has one of the others, a
-// line feed and the form of [appendAbout]. No TraceState has a line feed. It returns nil if the event has
+// EncodeAbout returns the stored form of the trace of an event, of what it says of itself, of its
+// Endpoints, and of its OccurredAt and Row: the bytes of TraceParent, the text of TraceState, and if the
+// event has one of the others, a line feed and the form of [appendAbout]. No TraceState has a line feed. It returns nil if the event has
 // nothing of it.
 //
 // All are in one column, because few events have them, and each further column costs every event a
@@ -29,10 +30,12 @@ func EncodeAbout(e *postrider.Event) []byte {
 }
 
 // says reports whether the event has something that appendAbout stores.
-func says(e *postrider.Event) bool { return !e.About.IsZero() || len(e.Endpoints) > 0 }
+func says(e *postrider.Event) bool {
+	return !e.About.IsZero() || len(e.Endpoints) > 0 || !e.OccurredAt.IsZero() || !e.Row.IsZero()
+}
 
-// labels are the fields of [postrider.About] that have few bytes, and the endpoints of an event, as they
-// are stored.
+// labels are the fields of [postrider.About] that have few bytes, and the other fields of an event that
+// are stored with them.
 type labels struct {
 	Subject  string            `json:"subject,omitempty"`
 	Channels []string          `json:"channels,omitempty"`
@@ -41,27 +44,33 @@ type labels struct {
 
 	Endpoints   []postrider.EndpointID `json:"endpoints,omitempty"`
 	ContentType string                 `json:"content_type,omitempty"`
+
+	OccurredAt time.Time          `json:"occurred_at,omitzero"`
+	Row        postrider.OutboxID `json:"row,omitzero"`
 }
 
-// appendAbout appends what an event says of itself, and its endpoints: a line of JSON with the labels, and then what
+// appendAbout appends what [says] asks for: a line of JSON with the labels, and then what
 // changed. That is Previous, which begins with a brace, or the paths, one in a line.
 func appendAbout(to []byte, e *postrider.Event) []byte {
 	text, a := bytes.NewBuffer(to), &e.About
 	lines := json.NewEncoder(text)
 	lines.SetEscapeHTML(false)
-	_ = lines.Encode(labels{a.Subject, a.Channels, a.Metadata, a.Internal, e.Endpoints, a.ContentType}) // cannot fail: these are texts
+	_ = lines.Encode(labels{
+		a.Subject, a.Channels, a.Metadata, a.Internal, e.Endpoints, a.ContentType, e.OccurredAt.UTC().Truncate(time.Microsecond), e.Row,
+	}) // cannot fail: these are texts, and the API refuses years of more than four digits
 	text.Write(a.Previous)
 	text.WriteString(strings.Join(a.ChangedPaths, "\n"))
 	return text.Bytes()
 }
 
-// DecodeAbout sets the trace of the event, what it says of itself, and its endpoints, from their stored
-// form.
+// DecodeAbout sets the trace of the event, what it says of itself, its endpoints, OccurredAt and Row, from
+// their stored form.
 //
 // A list reads no more than the first 16 KiB of that form. The trace and the labels are always within
 // them. What is cut off belongs to what changed, which lists leave out.
 func DecodeAbout(e *postrider.Event, kept []byte) error {
 	e.TraceParent, e.TraceState, e.About, e.Endpoints = postrider.TraceParent{}, "", postrider.About{}, nil
+	e.OccurredAt, e.Row = time.Time{}, postrider.OutboxID{}
 	if kept == nil {
 		return nil
 	}
@@ -79,7 +88,7 @@ func DecodeAbout(e *postrider.Event, kept []byte) error {
 	if err := json.Unmarshal(line, &l); err != nil {
 		return fmt.Errorf("scan what an event says of itself: %w", err)
 	}
-	e.Endpoints = l.Endpoints
+	e.Endpoints, e.OccurredAt, e.Row = l.Endpoints, l.OccurredAt, l.Row
 	e.About = postrider.About{
 		Subject: l.Subject, Channels: l.Channels, Metadata: l.Metadata, Internal: l.Internal, ContentType: l.ContentType,
 	}

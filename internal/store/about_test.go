@@ -3,6 +3,7 @@ package store_test
 import (
 	"bytes"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -20,6 +21,7 @@ func TestTheStoredFormOfAbout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	row := postrider.OutboxID(one)
 	for _, tt := range []struct {
 		event postrider.Event
 		want  string
@@ -42,6 +44,10 @@ func TestTheStoredFormOfAbout(t *testing.T) {
 		{postrider.Event{About: postrider.About{ContentType: "text/csv"}}, none + "\n{\"content_type\":\"text/csv\"}\n"},
 		{postrider.Event{Endpoints: []postrider.EndpointID{one}}, none + "\n" + `{"endpoints":["ep_01h455vb4pex5vsknk084sn02q"]}` + "\n"},
 		{
+			postrider.Event{OccurredAt: time.Date(2026, 5, 4, 3, 2, 1, 123456789, time.FixedZone("", 3600)).Truncate(time.Microsecond), Row: row},
+			none + "\n" + `{"occurred_at":"2026-05-04T02:02:01.123456Z","row":"obx_01h455vb4pex5vsknk084sn02q"}` + "\n",
+		},
+		{
 			postrider.Event{TraceParent: trace, TraceState: "a=b", About: postrider.About{Previous: []byte("{\n}")}},
 			string(trace[:]) + "a=b\n{}\n{\n}",
 		},
@@ -50,7 +56,9 @@ func TestTheStoredFormOfAbout(t *testing.T) {
 		if string(text) != tt.want || (text == nil) != (tt.want == "") {
 			t.Errorf("%+v is stored as %q, want %q", tt.event, text, tt.want)
 		}
-		got := postrider.Event{TraceState: "old", Endpoints: []postrider.EndpointID{one}, About: postrider.About{Subject: "old"}}
+		got := postrider.Event{
+			TraceState: "old", OccurredAt: time.Unix(1, 0), Row: row, Endpoints: []postrider.EndpointID{one}, About: postrider.About{Subject: "old"},
+		}
 		if err := store.DecodeAbout(&got, text); err != nil {
 			t.Errorf("DecodeAbout(%q) = %v", text, err)
 		}

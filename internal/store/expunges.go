@@ -25,8 +25,9 @@ type Expunges interface {
 	// secrets, circuit, pauses, notices and statistics. The row of the endpoint stays, deleted, without URL, texts and
 	// policy.
 	// For an account it removes all of this for each of its events and endpoints, and its sessions,
-	// replay jobs, ordering keys, quotas, notices, notice destinations and statistics. The row of
-	// the account and its API keys stay, without names.
+	// replay jobs, ordering keys, records of outbox rows, quotas, notices, notice destinations and
+	// statistics. The row of the account and its API keys stay, without names.
+	// Of a single event the record of its outbox row stays, so that the row cannot be published again.
 	// It also removes the records that were restored from the archive, and the what-if of the account;
 	// of an endpoint, if the what-if is about it. It does not change the
 	// archive; [ArchiveDay] counts which rows of a part were removed from the store.

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -26,9 +28,9 @@ type Sources interface {
 	// DeleteSource deletes a source. The records of its rows stay as long as their events.
 	DeleteSource(ctx context.Context, id postrider.SourceID) error
 
-	// AdvanceSource moves the source from a.Cycle to the next cycle and sets MovedUntil.
+	// AdvanceSource moves the source from a.Cycle to a.Next and sets MovedUntil.
 	//
-	// If the source has another cycle, or if a row of a.Rows is not recorded, it changes nothing and
+	// If the source is gone or has another cycle, or if a row of a.Rows is not recorded, it changes nothing and
 	// returns postrider.ErrFenced. Then the store lost its newest transactions, or another node reads.
 	AdvanceSource(ctx context.Context, a AdvanceSource) error
 
@@ -37,10 +39,6 @@ type Sources interface {
 
 	// OutboxRows returns the events of the rows that are recorded.
 	OutboxRows(ctx context.Context, rows []postrider.OutboxID) (map[postrider.OutboxID]postrider.EventID, error)
-
-	// NewestRow returns when the newest recorded row of any source was recorded, by the time of the
-	// store; zero: none is.
-	NewestRow(ctx context.Context) (time.Time, error)
 
 	// ForgetRows deletes up to n records of rows that were recorded before the time, if each source has
 	// a later MovedUntil. It returns how many it deleted.
@@ -51,6 +49,40 @@ type Sources interface {
 type AdvanceSource struct {
 	ID         postrider.SourceID
 	Cycle      int64 // the cycle before
+	Next       int64 // the cycle after; not less than Cycle
 	Rows       []postrider.OutboxID
 	MovedUntil time.Time
+}
+
+// sourceTable is the stored form of a [postrider.SourceTable].
+type sourceTable struct {
+	Name         string `json:"name"`
+	ID           string `json:"id"`
+	Order        string `json:"order,omitempty"`
+	Account      string `json:"account,omitempty"`
+	FixedAccount string `json:"fixed_account,omitempty"`
+	Type         string `json:"type,omitempty"`
+	Data         string `json:"data,omitempty"`
+	OrderingKey  string `json:"ordering_key,omitempty"`
+}
+
+// EncodeSourceTable returns the stored form of a mapping; nil is the empty text.
+func EncodeSourceTable(t *postrider.SourceTable) string {
+	if t == nil {
+		return ""
+	}
+	text, _ := json.Marshal((*sourceTable)(t)) // cannot fail: these are texts
+	return string(text)
+}
+
+// DecodeSourceTable reads the text that [EncodeSourceTable] wrote.
+func DecodeSourceTable(text string) (*postrider.SourceTable, error) {
+	var t *sourceTable
+	if text == "" {
+		return nil, nil
+	}
+	if err := json.Unmarshal([]byte(text), &t); err != nil {
+		return nil, fmt.Errorf("scan the mapping of a source: %w", err)
+	}
+	return (*postrider.SourceTable)(t), nil
 }

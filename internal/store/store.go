@@ -13,6 +13,7 @@
 //   - [Upkeep], [Retention] and [Expunges] for the janitor
 //   - [Archive], [Restored] and [WhatIfs] for the archive
 //   - [Holding] for a store that was restored
+//   - [Sources] for the outboxes of producers
 //
 // A store that several nodes can share has one more role, [Nodes]. Every method is one
 // transaction: it happens completely or not at all, and its result is on disk when it returns. No
@@ -78,6 +79,7 @@ type Store interface {
 	Restored
 	WhatIfs
 	Expunges
+	Sources
 
 	// Close closes the store, after the calls under way have finished.
 	Close() error
@@ -104,6 +106,7 @@ type Inbox interface {
 	// An event whose idempotency key belongs to the same content is a Duplicate with the id of the
 	// first event, and its deliveries are not stored. This holds within one call and across parallel
 	// calls.
+	// An event whose Row is recorded is a Duplicate too; see [Sources].
 	// An event with an ordering key gets the next Sequence of its account and key: from 1, without
 	// gaps, in the order of commits.
 	// A delivery with a Token is stored leased. A delivery without a Token waits. A delivery with

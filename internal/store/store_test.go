@@ -298,6 +298,7 @@ func TestContentHash(t *testing.T) {
 			}
 		}, true},
 		{"another ordering key", func(e *postrider.Event) { e.OrderingKey = "p" }, false},
+		{"another time and row", func(e *postrider.Event) { e.OccurredAt, e.Row = time.Now(), postrider.OutboxID{1} }, true},
 		{"bytes that move from one part to the next", func(e *postrider.Event) {
 			e.Data, e.OrderingKey = bytes.TrimSuffix(e.Data, []byte("}")), "}o"
 		}, false},
@@ -356,15 +357,24 @@ type dedupeCase struct {
 	newKeys map[store.Key]store.KeyOwner
 }
 
-func (a dedupeCase) check(t *testing.T) {
+func (a dedupeCase) check(t *testing.T) { rowCase{dedupeCase: a}.check(t) }
+
+// rowCase is a dedupeCase with rows of outboxes.
+type rowCase struct {
+	dedupeCase
+
+	recorded, newRows store.Recorded
+}
+
+func (a rowCase) check(t *testing.T) {
 	t.Parallel()
-	got := store.Dedupe(a.batches, a.owners)
+	got := store.Dedupe(a.batches, a.owners, a.recorded)
 	var isNew []postrider.Event
 	for _, e := range got.New {
 		isNew = append(isNew, e.Event)
 	}
 	for what, pair := range map[string][2]any{
-		"Published": {a.want, got.Published}, "New": {a.isNew, isNew}, "NewKeys": {a.newKeys, got.NewKeys},
+		"Published": {a.want, got.Published}, "New": {a.isNew, isNew}, "NewKeys": {a.newKeys, got.NewKeys}, "NewRows": {a.newRows, got.NewRows},
 	} {
 		if diff := cmp.Diff(pair[0], pair[1], cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)

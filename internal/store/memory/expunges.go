@@ -163,6 +163,7 @@ func (s *Store) expungeEventLocked(e *postrider.Expunge, ev *event) {
 	}
 	if e.Event.IsZero() {
 		delete(s.sequences, orderingKey{ev.Account, ev.OrderingKey})
+		delete(s.outboxRows, ev.Row)
 	}
 	s.fanOuts.remove(ev.ID)
 	s.events.remove(ev.ID)

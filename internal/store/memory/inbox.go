@@ -45,8 +45,17 @@ func (s *Store) Publish(_ context.Context, p store.Publish) ([]store.Published, 
 			owners[key] = owner.KeyOwner
 		}
 	}
-	deduped := store.Dedupe(p.Batches, owners)
+	recorded := store.Recorded{}
+	for _, r := range store.ReadRows(p.Batches) {
+		if row, ok := s.outboxRows[r.ID]; ok {
+			recorded[r.ID] = row.event
+		}
+	}
+	deduped := store.Dedupe(p.Batches, owners, recorded)
 	now := s.now()
+	for id, event := range deduped.NewRows {
+		s.outboxRows[id] = recordedRow{event, stored(s.wall())}
+	}
 	for key, owner := range deduped.NewKeys {
 		if _, repeated := s.keyOwners[key]; !repeated {
 			s.keyOwners[key] = ownedKey{owner, now}
@@ -68,8 +77,10 @@ func (s *Store) Publish(_ context.Context, p store.Publish) ([]store.Published, 
 }
 
 func (s *Store) storeLocked(e store.NewEvent, now time.Time) {
+	occurred := stored(e.Event.OccurredAt)
 	stored := e.Event
 	stored.Data, stored.About.Previous = slices.Clone(stored.Data), slices.Clone(stored.About.Previous)
+	stored.OccurredAt = occurred
 	stored.CreatedAt = stored.ID.Time()
 	if stored.OrderingKey != "" {
 		order := orderingKey{stored.Account, stored.OrderingKey}

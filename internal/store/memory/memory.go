@@ -88,6 +88,9 @@ type Store struct {
 	archiveKeys   table[postrider.AccountID, *[]byte]
 	restored      map[restoredKey]store.RestoredRecord
 	whatIfs       map[postrider.AccountID]whatIf
+
+	sources    table[postrider.SourceID, postrider.Source]
+	outboxRows map[postrider.OutboxID]recordedRow
 }
 
 var (
@@ -114,6 +117,8 @@ func New(opts Options) *Store {
 		quotaUse:  map[postrider.AccountID]quotaUse{},
 		restored:  map[restoredKey]store.RestoredRecord{},
 		whatIfs:   map[postrider.AccountID]whatIf{},
+
+		outboxRows: map[postrider.OutboxID]recordedRow{},
 		rollups: rollups{
 			wall:   clock.Wall,
 			deltas: map[delta]*postrider.Counts{},

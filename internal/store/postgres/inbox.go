@@ -14,7 +14,7 @@ import (
 )
 
 // Publish stores the batches in one transaction. Without idempotency keys and ordering keys it
-// needs one round trip; idempotency keys need a second one, and ordering keys a third.
+// needs one round trip; idempotency keys and rows of outboxes need a second one, and ordering keys a third.
 //
 // A repeat is safe. The caller makes the ids of events, so a repeat has the same ids. If the
 // first run was stored, events_pkey refuses them (codeUnique). If the first run is still
@@ -78,7 +78,7 @@ func (s *Store) publish(ctx context.Context, p store.Publish, again bool) ([]sto
 		err := s.withConn(ctx, func(conn *pgxpool.Conn) error { return t.run(ctx, conn, s.clock) })
 		return t.deduped.Published, err
 	}
-	deduped := store.Dedupe(p.Batches, nil)
+	deduped := store.Dedupe(p.Batches, nil, nil)
 	rows := rowsOf(deduped.New, nil)
 	b := &pgx.Batch{}
 	rows.queue(b, s.clock.Now())
@@ -99,11 +99,11 @@ func (s *Store) publish(ctx context.Context, p store.Publish, again bool) ([]sto
 const checkVersionSQL = `select postrider_check_version(@version)`
 
 // readsFirst reports whether the publish must read before it writes. It must if an event has an
-// idempotency key or an ordering key.
+// idempotency key, an ordering key or a row of an outbox.
 func readsFirst(batches []store.Batch) bool {
 	for _, batch := range batches {
 		for i := range batch {
-			if batch[i].Event.IdempotencyKey != "" || batch[i].Event.OrderingKey != "" {
+			if e := &batch[i].Event; e.IdempotencyKey != "" || e.OrderingKey != "" || !e.Row.IsZero() {
 				return true
 			}
 		}
@@ -117,6 +117,9 @@ type publishing struct {
 	again bool
 
 	deduped   store.Deduped                // set by run, after the owners of all keys are known
+	rows      []store.ReadRow              // of the batches; set by insertRows
+	recorded  store.Recorded               // the rows that earlier transactions recorded; set by insertRows
+	recording store.Recorded               // the rows that this transaction recorded provisionally; set by insertRows
 	stored    map[store.Key]store.KeyOwner // keys that earlier transactions stored; set by insertKeys
 	mine      map[store.Key]store.KeyOwner // keys that this transaction inserted provisionally; set by insertKeys
 	sequences map[postrider.EventID]int64  // of stored events, set by notStored; of new events, set by assignSequences
@@ -124,21 +127,21 @@ type publishing struct {
 
 // run stores the publish on the connection. Each step needs the result of the step before:
 //
-//   - insertKeys inserts the idempotency keys, which locks them against other publishes. It also
-//     reads the owner of each key that another publish has.
+//   - insertKeys records the rows of outboxes and inserts the idempotency keys, which locks them
+//     against other publishes. It also reads the owner of each row and key that another publish has.
 //   - Dedupe decides which events are new.
 //   - notStored skips the events that an earlier run has stored.
 //   - assignSequences locks the ordering keys and assigns the next sequences.
-//   - The last batch corrects the idempotency keys, inserts all rows, checks the version of the
+//   - The last batch corrects the rows and the idempotency keys, inserts all rows, checks the version of the
 //     subscriptions and commits.
 //
-// Idempotency keys are always locked before ordering keys, and each kind in sorted order, so
-// publishes cannot deadlock.
+// Rows of outboxes are always locked first, then idempotency keys, then ordering keys, and each kind in
+// sorted order, so publishes cannot deadlock.
 func (t *publishing) run(ctx context.Context, conn *pgxpool.Conn, clock *store.Clock) error {
 	if err := t.insertKeys(ctx, conn); err != nil {
 		return err
 	}
-	t.deduped = store.Dedupe(t.Batches, t.stored)
+	t.deduped = store.Dedupe(t.Batches, t.stored, t.recorded)
 	events, err := t.notStored(ctx, conn)
 	if err != nil {
 		return err
@@ -149,6 +152,7 @@ func (t *publishing) run(ctx context.Context, conn *pgxpool.Conn, clock *store.C
 	t.fillSequences()
 
 	b := &pgx.Batch{}
+	t.storeRows(b)
 	t.storeKeys(b)
 	rows := rowsOf(events, t.sequences)
 	rows.queue(b, clock.Now())
@@ -187,12 +191,13 @@ const keyOwnersSQL = `
 		limit 1
 	) h`
 
-// insertKeys begins the transaction, and inserts every idempotency key for the first event that
+// insertKeys begins the transaction, records the rows of outboxes, and inserts every idempotency key for the first event that
 // has it. This is provisional: Dedupe decides which events are stored, and needs the stored
 // owners for that. storeKeys corrects the keys.
 func (t *publishing) insertKeys(ctx context.Context, conn *pgxpool.Conn) error {
 	b := &pgx.Batch{}
 	b.Queue(beginSQL)
+	t.insertRows(b)
 	t.stored, t.mine = map[store.Key]store.KeyOwner{}, map[store.Key]store.KeyOwner{}
 	if keys := store.Keys(t.Batches); len(keys) > 0 {
 		columns := keyColumns(keys, firstOwners(t.Batches))
@@ -204,6 +209,9 @@ func (t *publishing) insertKeys(ctx context.Context, conn *pgxpool.Conn) error {
 	}
 	for key := range t.mine {
 		delete(t.stored, key)
+	}
+	for row := range t.recording {
+		delete(t.recorded, row)
 	}
 	return nil
 }
@@ -253,10 +261,10 @@ func collectOwners(into map[store.Key]store.KeyOwner) func(pgx.Rows) error {
 // notStored returns the new events that no earlier run has stored. It notes the sequences of all
 // stored events of the publish, with the duplicates.
 //
-// In a first run without stored keys nothing can be stored, so no query is needed.
+// In a first run without stored keys and recorded rows nothing can be stored, so no query is needed.
 func (t *publishing) notStored(ctx context.Context, conn *pgxpool.Conn) ([]*store.NewEvent, error) {
 	t.sequences = map[postrider.EventID]int64{}
-	if !t.again && len(t.stored) == 0 {
+	if !t.again && len(t.stored)+len(t.recorded) == 0 {
 		return t.deduped.New, nil
 	}
 	var ids, accounts uuids

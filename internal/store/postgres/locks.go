@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -41,11 +42,11 @@ const (
 	idleInTransaction = 3 * time.Second
 )
 
-// lockKey names an object that a transaction locks: an ordering key, an idempotency key or a
-// delivery.
+// lockKey names an object that a transaction locks: an ordering key, an idempotency key, a row of an
+// outbox or a delivery.
 type lockKey struct {
 	kind     lockKind
-	account  postrider.AccountID
+	account  postrider.AccountID // of lockRow: the id of the row
 	key      string
 	delivery postrider.DeliveryID
 }
@@ -55,6 +56,7 @@ type lockKind byte
 const (
 	lockOrdering lockKind = iota
 	lockIdempotency
+	lockRow // has no key
 	lockDelivery
 )
 
@@ -196,7 +198,7 @@ const rowHoldersSQL = `
 	from held h
 	where h.xid in (select r.xid from running r)`
 
-// unseenHoldersSQL returns the keys that other transactions are inserting. Their rows cannot be
+// unseenHoldersSQL returns the keys and rows that other transactions are inserting. Their rows cannot be
 // seen, so the function tries to insert each key, and undoes that.
 const unseenHoldersSQL = `select postrider_keys_being_inserted(@accounts::uuid[], @keys::text[], @idempotency::boolean[])`
 
@@ -208,7 +210,7 @@ func (s *Store) holders(ctx context.Context, keys []lockKey) (map[lockKey]holder
 		switch key.kind {
 		case lockOrdering:
 			ordering, inserted = append(ordering, key), append(inserted, key)
-		case lockIdempotency:
+		case lockIdempotency, lockRow:
 			inserted = append(inserted, key)
 		case lockDelivery:
 			deliveries = append(deliveries, key)
@@ -329,6 +331,9 @@ func publishLocks(batches []store.Batch) []lockKey {
 
 // eventLocks returns the keys that the publish of an event locks.
 func eventLocks(e *postrider.Event) (keys []lockKey) {
+	if !e.Row.IsZero() {
+		keys = append(keys, lockKey{kind: lockRow, account: postrider.AccountID(e.Row)})
+	}
 	if e.IdempotencyKey != "" {
 		keys = append(keys, lockKey{kind: lockIdempotency, account: e.Account, key: e.IdempotencyKey})
 	}
@@ -338,6 +343,9 @@ func eventLocks(e *postrider.Event) (keys []lockKey) {
 	return keys
 }
 
+// lockFields are the fields of an event that its publish locks, by their names in the API.
+var lockFields = map[lockKind]string{lockOrdering: "ordering_key", lockIdempotency: "idempotency_key", lockRow: "outbox_id"}
+
 // refusal returns an error that names the first event of the batch that needs a stuck key, or
 // nil.
 func refusal(batch store.Batch, without map[lockKey]bool) *postrider.LockedError {
@@ -346,11 +354,7 @@ func refusal(batch store.Batch, without map[lockKey]bool) *postrider.LockedError
 			if !without[key] {
 				continue
 			}
-			field := "ordering_key"
-			if key.kind == lockIdempotency {
-				field = "idempotency_key"
-			}
-			return &postrider.LockedError{Index: i, Field: field, Key: key.key}
+			return &postrider.LockedError{Index: i, Field: lockFields[key.kind], Key: cmp.Or(key.key, batch[i].Event.Row.String())}
 		}
 	}
 	return nil

@@ -103,6 +103,10 @@ func TestPromise5AKeyThatATransactionKeepsHoldsOnlyItsOwnEvents(t *testing.T) {
 			"insert into idempotency_keys (account, key, event, hash, created_at) select id, 'i1', id, sha256(''), now() from accounts",
 			"idempotency_key i1", false, func(e *postrider.Event) { e.IdempotencyKey = "i1" },
 		},
+		"a row of an outbox is recorded": {
+			"insert into outbox_rows (id, event, recorded_at) select id, id, now() from accounts",
+			"outbox_id obx_", false, func(e *postrider.Event) { e.Row = postrider.OutboxID(e.Account) },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -116,7 +120,7 @@ func TestPromise5AKeyThatATransactionKeepsHoldsOnlyItsOwnEvents(t *testing.T) {
 			stuck := s.batch(1, 0)
 			tt.change(&stuck[0].Event)
 			for range 2 {
-				if got := s.locked(t, s.batch(1, 0), s.keyed("k2"), stuck); got[0] != "" || got[1] != "" || got[2] != tt.want {
+				if got := s.locked(t, s.batch(1, 0), s.keyed("k2"), stuck); got[0] != "" || got[1] != "" || !strings.HasPrefix(got[2], tt.want) {
 					t.Errorf("refused for locks: %q, want only the third, for %s", got, tt.want)
 				}
 			}

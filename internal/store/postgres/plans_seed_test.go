@@ -159,6 +159,8 @@ select id(i % 500, 'endpoint'), '', 0, now() - i * interval '1 minute', 'x', 1, 
 insert into idempotency_keys (account, key, event, hash, created_at)
 select id(i % 20, 'account'), i, id(i, 'event'), sha256('x'), now() from generate_series(1, 10000) i;
 
+insert into outbox_rows (id, event, recorded_at) select id(i, 'row'), id(i, 'event'), now() from generate_series(1, 10000) i;
+
 insert into event_terms (term, id) select i % 1000, id(i, 'event') from generate_series(1, 20000) i;
 
 insert into search_terms (term, id, account) select 'a' || i, id(i, 'account'), id(i, 'account') from generate_series(0, 2000) i;

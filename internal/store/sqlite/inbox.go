@@ -32,7 +32,7 @@ func (s *Store) Publish(ctx context.Context, p store.Publish) (_ []store.Publish
 // publish stores the events that are new. It is safe to repeat: the caller makes the ids, and
 // publish skips an event that is stored already and returns it as the first time.
 //
-//   - findOwners and Dedupe decide which events are new, which are duplicates, and which batches
+//   - findOwners, findRows and Dedupe decide which events are new, which are duplicates, and which batches
 //     are refused.
 //   - storedSequences finds the events that an earlier run has stored.
 //   - Each event gets the next sequence of its ordering key, and its rows are collected.
@@ -43,7 +43,11 @@ func publish(ctx context.Context, tx *tx, batches []store.Batch) ([]store.Publis
 	if err != nil {
 		return nil, err
 	}
-	deduped := store.Dedupe(batches, stored)
+	recorded, err := findRows(ctx, tx, batches)
+	if err != nil {
+		return nil, err
+	}
+	deduped := store.Dedupe(batches, stored, recorded)
 	sequences, err := storedSequences(ctx, tx, deduped.New)
 	if err != nil {
 		return nil, err
@@ -67,6 +71,9 @@ func publish(ctx context.Context, tx *tx, batches []store.Batch) ([]store.Publis
 		if owner, ok := deduped.NewKeys[key]; ok && stored[key] != owner {
 			rows.keys = append(rows.keys, blob(key.Account), key.Key, blob(owner.Event), owner.Hash[:], micros(tx.wall))
 		}
+	}
+	for id, event := range deduped.NewRows {
+		rows.outbox = append(rows.outbox, blob(id), blob(event), micros(tx.wall))
 	}
 	if err := rows.insert(ctx, tx); err != nil {
 		return nil, err
@@ -94,6 +101,30 @@ func findOwners(ctx context.Context, tx *tx, keys []store.Key) (map[store.Key]st
 		owners[key] = owner
 	}
 	return owners, nil
+}
+
+// The statement walks the primary key of outbox_rows.
+const recordedRowsSQL = `select id, event from outbox_rows where id in (values `
+
+// findRows returns the stored records of the rows of the batches; nil without rows.
+func findRows(ctx context.Context, tx *tx, batches []store.Batch) (store.Recorded, error) {
+	rows := store.ReadRows(batches)
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	var ids []any
+	for _, r := range rows {
+		ids = append(ids, blob(r.ID))
+	}
+	found, err := queryAll(ctx, tx, bulkQuery[store.ReadRow]{
+		bulk: bulk{recordedRowsSQL, ")", 1}, args: ids,
+		scan: func(rows *sql.Rows, r *store.ReadRow) error { return rows.Scan(toID(&r.ID), toID(&r.Event)) },
+	})
+	recorded := store.Recorded{}
+	for _, r := range found {
+		recorded[r.ID] = r.Event
+	}
+	return recorded, err
 }
 
 // newestEventSQL reads the last entry of the primary key of events. sequencesSQL walks that key.
@@ -189,6 +220,7 @@ func (p publishedBatches) fillSequences(ctx context.Context, tx *tx, published [
 type newRows struct {
 	events, terms, queue, skipped, fanOuts []any // added by event and by deliveries
 	keys                                   []any // idempotency keys, added by publish
+	outbox                                 []any // rows of outboxes, added by publish
 	failed                                 []any // ids of deliveries that get no attempt, added by deliveries
 
 	blocked map[orderedKey]bool // the keys that already have a row, stored or in queue
@@ -283,6 +315,8 @@ const (
 	insert into fanouts (event, account, type, up_to, cursor, due_at, created_at) values `
 	insertKeysSQL = `
 	insert into idempotency_keys (account, key, event, hash, created_at) values `
+	insertRowsSQL = `
+	insert into outbox_rows (id, event, recorded_at) values `
 )
 
 // setFailedSQL marks a delivery that gets no attempt (postrider.StepFilterFailed). These are few, so the
@@ -298,6 +332,7 @@ func (r *newRows) insert(ctx context.Context, tx *tx) error {
 		tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, r.skipped),
 		tx.execAll(ctx, bulk{insertFanOutsSQL, "", 7}, r.fanOuts),
 		tx.execAll(ctx, bulk{insertKeysSQL, "", 5}, r.keys),
+		tx.execAll(ctx, bulk{insertRowsSQL, "", 3}, r.outbox),
 	)
 	for _, id := range r.failed {
 		err = errors.Join(err, tx.exec(ctx, setFailedSQL, id))

@@ -105,6 +105,7 @@ var statements = map[string]string{
 	"ordered_keys":                       orderedKeysSQL,
 	"pause":                              pauseSQL,
 	"recorded":                           recordedSQL,
+	"recorded_rows":                      two(bulk{recordedRowsSQL, ")", 1}),
 	"release":                            releaseSQL,
 	"continuable":                        continuableSQL,
 	"continue":                           continueSQL,
@@ -133,7 +134,7 @@ var hot = map[string][]string{
 		"claim", "claim_fan_outs", "claimed_events", "due", "due_counted", "due_newer", "is_queued", "lease", "leased", "recorded", "suspect",
 	},
 	"order":   {"key_blocked", "move", "next_sequence", "pause", "release_head", "sequences", "unpause", "waiting"},
-	"publish": {"event_of_key", "key_owner", "newest_event", "spend_quota"},
+	"publish": {"event_of_key", "key_owner", "newest_event", "recorded_rows", "spend_quota"},
 	"settle":  {"continuable", "continue", "end", "expired", "make_due", "make_due_parked", "release"},
 }
 
@@ -183,7 +184,7 @@ var walksAll = map[string]string{
 
 // few has the tables and the indexes that have few rows at any time, or grow as slowly as the
 // number of endpoints. A statement may walk all of them. rollup_deltas has the deltas of ten seconds.
-var few = regexp.MustCompile(`^(fanouts|hold|keyring|notices_published|portal|replay_jobs|rollup_deltas|rollup_positions|subscriptions|` +
+var few = regexp.MustCompile(`^(fanouts|hold|keyring|notices_published|portal|replay_jobs|rollup_deltas|rollup_positions|sources|subscriptions|` +
 	`a USING INDEX accounts_deleted|d USING INDEX notice_destinations_operator|e USING COVERING INDEX endpoints_deleted)\b`)
 
 // A plan has one line for each walk. A sort is a sibling of the walk whose rows it sorts.

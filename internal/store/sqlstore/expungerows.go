@@ -204,23 +204,28 @@ func (x *expunging) deleteAttempts(ctx context.Context, where string) error {
 	return err
 }
 
-// Both statements walk the primary key.
+// The statements walk the primary keys.
 const (
 	expungeKeysSQL = `
 	delete from idempotency_keys
 	where key = any(@keys::text[]) and account = @account and event = any(@events::uuid[])`
 	expungeSequencesSQL = `delete from ordering_keys where ordering_key = any(@sequences::text[]) and account = @account`
+	expungeRowsSQL      = `delete from outbox_rows where id = any(@rows::uuid[])`
 )
 
 // deleteEvents removes events with their terms and their idempotency keys. If the expunge is of an account, it also
-// removes their ordering keys. It adds the events to the digest in the order of their ids. An event of
+// removes their ordering keys and the records of their outbox rows. (The record of a single event stays, or its row
+// could be read, and the event be sent, again.) It adds the events to the digest in the order of their ids. An event of
 // a day that retention is about to drop has a copy among the kept events. The copy is removed with the
 // event, and is not counted.
 func (x *expunging) deleteEvents(ctx context.Context, table string) error {
 	statement := `delete from ` + table + first(table, "id", x.events+` order by id`) + `
-	returning id, data, coalesce(idempotency_key, ''), ordering_key`
+	returning id, data, coalesce(idempotency_key, ''), ordering_key, about`
 	found, err := all(ctx, x.tx, Query{statement, x.args()}, func(row Row, e *postrider.Event) error {
-		return row.Scan(&e.ID, &e.Data, &e.IdempotencyKey, &e.OrderingKey)
+		var about []byte
+		err := row.Scan(&e.ID, &e.Data, &e.IdempotencyKey, &e.OrderingKey, &about)
+		_ = store.DecodeAbout(e, about) // an event that cannot be read is removed too
+		return err
 	})
 	if err != nil || len(found) == 0 {
 		return err
@@ -228,6 +233,7 @@ func (x *expunging) deleteEvents(ctx context.Context, table string) error {
 	x.count(&x.removed.Events, len(found))
 	slices.SortFunc(found, func(a, b postrider.Event) int { return a.ID.Compare(b.ID) })
 	var ids []store.RowID
+	var rows []postrider.OutboxID
 	var keys, sequences []string
 	for _, e := range found {
 		x.expunge.Digest.Add(e.ID, e.Data)
@@ -235,8 +241,11 @@ func (x *expunging) deleteEvents(ctx context.Context, table string) error {
 		if e.OrderingKey != "" && x.expunge.Event.IsZero() {
 			sequences = append(sequences, e.OrderingKey)
 		}
+		if !e.Row.IsZero() && x.expunge.Event.IsZero() {
+			rows = append(rows, e.Row)
+		}
 	}
-	args := Args{"keys": keys, "events": ids, "account": x.expunge.Account, "sequences": sequences}
+	args := Args{"keys": keys, "events": ids, "account": x.expunge.Account, "sequences": sequences, "rows": rows}
 	terms, err := RemoveTerms(ctx, x.tx, ids)
 	x.count(&x.removed.Terms, int(terms))
 	if err == nil {
@@ -244,6 +253,9 @@ func (x *expunging) deleteEvents(ctx context.Context, table string) error {
 	}
 	if err == nil && len(sequences) > 0 {
 		_, err = x.tx.Exec(ctx, Query{expungeSequencesSQL, args})
+	}
+	if err == nil && len(rows) > 0 {
+		_, err = x.tx.Exec(ctx, Query{expungeRowsSQL, args})
 	}
 	if err != nil || table != "events" { // kept events were counted when their day was deleted
 		return err

@@ -22,6 +22,7 @@ var keptByExpunges = map[string]string{
 	"kept_events":      "the same",
 	"idempotency_keys": "go with their events",
 	"ordering_keys":    "the same",
+	"outbox_rows":      "the same; they have ids only",
 	"attempts":         "with their bodies, apart",
 	"rollup_deltas":    "folded within seconds into rollups, which go",
 }

@@ -20,7 +20,7 @@ import (
 
 // Verbs has all verbs of store.Access, store.Audit, store.Catalogue, store.Destinations,
 // store.Directory, store.Encryption, store.Finder, store.Inspections, store.Notices,
-// store.PortalSettings, store.Rollups, store.Sessions and store.WhatIfs. It has most verbs of store.Archive,
+// store.PortalSettings, store.Rollups, store.Sessions, store.Sources and store.WhatIfs. It has most verbs of store.Archive,
 // store.Expunges, store.Quotas, store.Replays and store.Restored. It also has Attempts, Circuits,
 // DeleteEndpoints, ForgetKeys, ForgetRestored, HealthHistory, HealthInputs, Held, OldRows,
 // PutCircuit and PutHealth.

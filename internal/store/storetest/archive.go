@@ -187,6 +187,7 @@ func archiveEvents(w *world) {
 	e := w.endpoint()
 	talker := w.event(e.Account, w.to(e))
 	talker.Event.About, talker.Event.Endpoints = said, []postrider.EndpointID{{1}}
+	talker.Event.OccurredAt, talker.Event.Row = e.CreatedAt, newID[postrider.OutboxID](w)
 	w.publish(store.Batch{talker})
 	for _, id := range append(w.pending(e, 2), talker.Deliveries[0].ID) {
 		event := w.stored(w.delivery(id).Event)

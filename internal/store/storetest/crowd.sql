@@ -100,6 +100,8 @@ select id(1, i), 1, 1, 1, 1, case when i % 2 = 0 then 1 else 0 end, i + 1000 fro
 
 insert into archive_keys (account, encrypted) select id(1, i), bytes(78) from rows(2000);
 
+insert into outbox_rows (id, event, recorded_at) select id(8, i), id(3, i), now() from rows(5000);
+
 insert into rollups (scope, type, step, at, counts, delivered, dead)
 select case when i <= 20 then literal(12) else literal(11) end, case when i % 2 = 0 then '' else {type} end, 0, now() - (i * 600) * interval '1 microsecond' * 100000, bytes({counts}), 1,
 	case when i % 100 = 0 then 1 else 0 end

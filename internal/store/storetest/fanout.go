@@ -48,6 +48,7 @@ func claimFanOutsEvent(w *world) {
 	event.Event.APIVersion, event.Event.OrderingKey, event.Event.Hops, event.Event.TraceParent, event.Event.TraceState,
 		event.Event.MaxAttempts = "2026-01-01", "o", 4, traced, "a=b", 5
 	event.Event.About, event.Event.Endpoints = said, []postrider.EndpointID{{1}, e.ID}
+	event.Event.OccurredAt, event.Event.Row = e.CreatedAt, newID[postrider.OutboxID](w)
 	w.publish(store.Batch{event})
 	jobs := w.claimFanOuts(1, long)
 	want := event.Event

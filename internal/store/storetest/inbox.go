@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
@@ -66,6 +67,7 @@ func publishAnswersInOrder(w *world) {
 	a, b, c := w.event(e.Account, first), w.event(e.Account), w.event(e.Account, second)
 	a.Event.APIVersion, a.Event.Hops, a.Event.TraceParent, a.Event.TraceState, a.Event.MaxAttempts = "2026-01-01", 2, traced, tracedState, 3
 	a.Event.Endpoints = []postrider.EndpointID{e.ID}
+	a.Event.OccurredAt, b.Event.OccurredAt = e.CreatedAt.Add(123456*time.Microsecond), time.Unix(0, 0).UTC()
 	a.Event.About, b.Event.About = said, postrider.About{Subject: "order/42", ChangedPaths: []string{"$.b", "$.a[0]"}}
 	got := w.publish(store.Batch{a, b}, store.Batch{c})
 	w.same("Publish", got, []store.Published{
@@ -203,9 +205,9 @@ func publishContent(w *world) {
 		w.same(name, w.publish(store.Batch{event}), []store.Published{{Conflict: 0}})
 	}
 	event := w.keyed(e, "k", `{"a": 1}`)
-	event.Event.APIVersion, event.Event.Hops = "2026-01-01", 1
+	event.Event.APIVersion, event.Event.Hops, event.Event.OccurredAt = "2026-01-01", 1, e.CreatedAt
 	if got := w.publish(store.Batch{event}); got[0].Conflict != -1 || !got[0].Events[0].Duplicate {
-		w.Errorf("another API version and other hops: %+v, want a duplicate", got[0])
+		w.Errorf("another API version, other hops and another time: %+v, want a duplicate", got[0])
 	}
 }
 

@@ -203,7 +203,7 @@ func eventsData(w *world) {
 	page, err = w.Events(w.Context(), store.EventQuery{Account: e.Event.Account, Whole: true})
 	w.ok(err)
 	w.same("the event as a whole", page.Items, []postrider.Event{e.Event})
-	e = w.event(w.account())
+	e = w.read(w.endpoint(), newID[postrider.OutboxID](w))
 	e.Event.TraceParent, e.Event.TraceState, e.Event.About = traced, tracedState, largest()
 	for i := range postrider.MaxEventEndpoints {
 		e.Event.Endpoints = append(e.Event.Endpoints, postrider.EndpointID{byte(i), 15: 0xff})

@@ -37,6 +37,13 @@ func (h *history) send(batches []store.Batch) {
 	published, _ := both(h, "publish", func(s store.Store) ([]store.Published, error) {
 		return s.Publish(h.Context(), store.Publish{Version: h.version(s), Batches: batches})
 	})
+	var rows []postrider.OutboxID
+	for _, r := range store.ReadRows(batches) {
+		rows = append(rows, r.ID)
+	}
+	both(h, "outbox rows", func(s store.Store) (map[postrider.OutboxID]postrider.EventID, error) {
+		return s.OutboxRows(h.Context(), rows)
+	})
 	for i, p := range published {
 		for j, answer := range p.Events {
 			if !answer.Duplicate {
@@ -80,8 +87,13 @@ func (h *history) event(account postrider.AccountID) store.NewEvent {
 		TraceParent:    pick(h, "trace", postrider.TraceParent{}, traced),
 		About:          pick(h, "about", postrider.About{}, postrider.About{}, said),
 		Endpoints:      pick(h, "endpoints", nil, nil, []postrider.EndpointID{{1}}),
+		OccurredAt:     pick(h, "occurred at", time.Time{}, time.Time{}, id.Time()),
+		Row:            pick(h, "row", postrider.OutboxID{}, postrider.OutboxID{}, postrider.OutboxID(account)),
 		OrderingKey:    pick(h, "ordering key", "", "", string(postrider.SkipDead), string(postrider.PauseOnDead)),
 	}}
+	if !e.Event.Row.IsZero() {
+		e.Event.Row[15] = byte(len(e.Event.OrderingKey)) // a row has one account and one ordering key
+	}
 	var own []postrider.Endpoint
 	for _, endpoint := range h.endpoints {
 		if endpoint.Account == account {

@@ -441,7 +441,7 @@ func claimItems(w *world) {
 	event := w.event(e.Account, d)
 	event.Event.APIVersion, event.Event.OrderingKey, event.Event.IdempotencyKey = "2026-01-01", "o", "k"
 	event.Event.Hops, event.Event.TraceParent, event.Event.TraceState, event.Event.MaxAttempts = 3, traced, "a=b", 100
-	event.Event.About = said
+	event.Event.About, event.Event.OccurredAt, event.Event.Row = said, e.CreatedAt, newID[postrider.OutboxID](w)
 	w.publish(store.Batch{event})
 	token := w.token()
 	claims, err := w.Claim(w.Context(), store.Claim{Token: token, Wants: []store.Want{

@@ -46,6 +46,7 @@ func Statements(t *testing.T, db sqlstore.Database) []Statement {
 	r.callRollups(t.Context())
 	r.callAttempts(t.Context())
 	r.callFinder(t.Context())
+	r.callSources(t.Context())
 	r.callRetention(t.Context())
 	return r.heard
 }
@@ -398,6 +399,24 @@ func (r *recorder) callFinder(ctx context.Context) {
 	})
 	r.verb = "DeadLetterGroups"
 	callVerb(ctx, v.DeadLetterGroups, store.DeadLetterGroupQuery{}, store.DeadLetterGroupQuery{Account: id, Endpoint: id})
+}
+
+func (r *recorder) callSources(ctx context.Context) {
+	v, id := sqlstore.New(r, nil), askedID
+	r.verb = "PutSource"
+	doVerb(ctx, v.PutSource, postrider.Source{ID: id, Name: "a", CreatedAt: askedSpan.From})
+	r.verb = "Sources"
+	_, _ = v.Sources(ctx)
+	r.verb = "NoteSource"
+	_ = v.NoteSource(ctx, id, postrider.SourceState{})
+	r.verb = "AdvanceSource"
+	doVerb(ctx, v.AdvanceSource, store.AdvanceSource{ID: id, Next: 1, Rows: []postrider.OutboxID{id}, MovedUntil: askedSpan.From})
+	r.verb = "OutboxRows"
+	callVerb(ctx, v.OutboxRows, []postrider.OutboxID{id})
+	r.verb = "ForgetRows"
+	_, _ = v.ForgetRows(ctx, askedSpan.From, 10)
+	r.verb = "DeleteSource"
+	doVerb(ctx, v.DeleteSource, id)
 }
 
 // callRetention must follow callAccess, which deletes the account, and callDirectory.

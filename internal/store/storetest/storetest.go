@@ -53,7 +53,7 @@ import (
 func Run(t *testing.T, open func(*testing.T) store.Store) {
 	for _, role := range [][]verb{
 		inbox, queue, directory, subscriptions, access, sessions, destinations, inspections, encryption, ledger, finder, rollups,
-		replays, backfills, upkeep, retention, oldRows, archive, holding, notices, quotas, expunges, whatIfs, texts,
+		replays, backfills, upkeep, retention, oldRows, archive, holding, notices, quotas, expunges, whatIfs, sources, texts,
 	} {
 		for _, v := range role {
 			t.Run(v.method, func(t *testing.T) {

@@ -222,6 +222,39 @@ comment on column event_types.paths is 'The paths by whose values events are fou
 comment on index event_types_pkey is 'EventTypes: the list by name.';
 comment on index event_types_paths is 'EventTypes and Changes: the types that have paths.';
 
+create table sources (
+    id          uuid primary key,
+    name        text collate "C" not null,
+    url         text not null,
+    password    bytea check (octet_length(password) > 0),
+    ca          text not null,
+    keep        bigint not null check (keep >= 0),
+    paused      boolean not null,
+    mapping     text,
+    created_at  timestamptz not null,
+    cycle       bigint not null default 0 check (cycle >= 0),
+    moved_until timestamptz,
+    state_at    timestamptz,
+    node        text not null default '',
+    error       text not null default '',
+    error_since timestamptz,
+    waiting     bigint not null default 0 check (waiting >= 0),
+    oldest      timestamptz,
+    open_since  timestamptz,
+    rejected    bigint not null default 0 check (rejected >= 0),
+    missing     bigint not null default 0 check (missing >= 0)
+) with (fillfactor = 70);
+create unique index sources_name on sources (name);
+comment on table sources is 'The outboxes of producers from which events are read, with what their readers know.';
+comment on column sources.password is 'Encrypted; null: there is none.';
+comment on column sources.keep is 'How long the producer keeps read rows, in microseconds.';
+comment on column sources.mapping is 'The document of store.EncodeSourceTable; null: the tables are those of postrider outbox install.';
+comment on column sources.cycle is 'Counts the batches that were read.';
+comment on column sources.moved_until is 'The rows that were published before are gone from the producer''s waiting rows; null: nothing is known.';
+comment on column sources.state_at is 'When the columns after it were written; null: never.';
+comment on index sources_pkey is 'PutSource, DeleteSource, AdvanceSource, NoteSource.';
+comment on index sources_name is 'PutSource: a name is there once. Sources, by name.';
+
 -- Where to send.
 
 create table subscriptions (
@@ -564,6 +597,16 @@ create index idempotency_keys_created_at on idempotency_keys (created_at);
 comment on table idempotency_keys is 'The event that owns a key, and the hash of its content. Not partitioned: a key is unique across days.';
 comment on index idempotency_keys_pkey is 'Publish: inserting a key and reading its owner. Events of one idempotency key. Find: the owners of a key in all accounts, for which the key comes first.';
 comment on index idempotency_keys_created_at is 'ForgetKeys: the oldest keys.';
+
+create table outbox_rows (
+    id          uuid primary key,
+    event       uuid not null,
+    recorded_at timestamptz not null
+);
+create index outbox_rows_recorded_at on outbox_rows (recorded_at);
+comment on table outbox_rows is 'The rows of producers'' outboxes from which events were read, with the event: the first one, if another has its idempotency key.';
+comment on index outbox_rows_pkey is 'Publish: recording a row and reading its event. OutboxRows, AdvanceSource.';
+comment on index outbox_rows_recorded_at is 'ForgetRows: the oldest.';
 
 create table ordering_keys (
     account      uuid not null,
@@ -1011,12 +1054,15 @@ comment on function postrider_check_version is 'Publish: fails with PR001 when d
 create function postrider_keys_being_inserted(accounts uuid[], keys text[], idempotency boolean[]) returns setof bigint
 language plpgsql set lock_timeout = '5ms' as $$
 begin
+    -- A row of an outbox has no key: its id is in accounts.
     for i in 1 .. coalesce(array_length(keys, 1), 0) loop
         -- A row that can be seen is not being inserted, and is not waited for.
         continue when not idempotency[i]
             and exists (select from ordering_keys o where o.account = accounts[i] and o.ordering_key = keys[i]);
         begin
-            if idempotency[i] then
+            if keys[i] = '' then
+                insert into outbox_rows (id, event, recorded_at) values (accounts[i], accounts[i], now()) on conflict do nothing;
+            elsif idempotency[i] then
                 insert into idempotency_keys (account, key, event, hash, created_at)
                 values (accounts[i], keys[i], accounts[i], sha256(''), now()) on conflict do nothing;
             else

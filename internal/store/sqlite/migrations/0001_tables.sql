@@ -198,6 +198,36 @@ create table event_types (
 -- EventTypes and Changes: the types that have paths.
 create index event_types_paths on event_types (name) where paths is not null;
 
+-- The outboxes of producers from which events are read. password is encrypted, null: none; keep is how long the
+-- producer keeps read rows, in microseconds; mapping is the document of store.EncodeSourceTable, null: the tables are
+-- those of postrider outbox install. cycle counts the batches that were read; the rows that were published before
+-- moved_until are gone from the producer's waiting rows. What follows is what the reader knew at state_at, null:
+-- nothing yet. The key serves PutSource, DeleteSource, AdvanceSource and NoteSource.
+create table sources (
+    id          blob primary key check (length(id) = 16),
+    name        text not null,
+    url         text not null,
+    password    blob check (length(password) > 0),
+    ca          text not null,
+    keep        integer not null check (keep >= 0),
+    paused      integer not null check (paused in (0, 1)),
+    mapping     text check (json_valid(mapping)),
+    created_at  integer not null,
+    cycle       integer not null default 0 check (cycle >= 0),
+    moved_until integer,
+    state_at    integer,
+    node        text not null default '',
+    error       text not null default '',
+    error_since integer,
+    waiting     integer not null default 0 check (waiting >= 0),
+    oldest      integer,
+    open_since  integer,
+    rejected    integer not null default 0 check (rejected >= 0),
+    missing     integer not null default 0 check (missing >= 0)
+) strict;
+-- PutSource: a name is there once. Sources, by name.
+create unique index sources_name on sources (name);
+
 -- Where to send.
 
 -- One row: the number of changes of endpoints and secrets.
@@ -367,6 +397,16 @@ create table idempotency_keys (
 ) strict, without rowid;
 -- ForgetKeys: the oldest keys.
 create index idempotency_keys_created_at on idempotency_keys (created_at);
+
+-- The rows of producers' outboxes from which events were read, with the event: the first one, if another has
+-- its idempotency key. The key serves Publish, OutboxRows and AdvanceSource.
+create table outbox_rows (
+    id          blob primary key check (length(id) = 16),
+    event       blob not null check (length(event) = 16),
+    recorded_at integer not null
+) strict, without rowid;
+-- ForgetRows: the oldest.
+create index outbox_rows_recorded_at on outbox_rows (recorded_at);
 
 -- The last sequence of each ordering key. Its key serves Publish, and Find, which knows
 -- the ordering key alone.

@@ -467,6 +467,14 @@ func (w *way) ForgetRestored(ctx context.Context, before time.Time, limit int) (
 	return r, err
 }
 
+func (w *way) ForgetRows(ctx context.Context, before time.Time, n int) (r int, err error) {
+	defer w.calls.Begin("ForgetRows").End(&err, "ForgetRows")
+	if err = w.call(ctx, "ForgetRows"); err == nil {
+		r, err = w.Store.ForgetRows(ctx, before, n)
+	}
+	return r, err
+}
+
 func (w *way) DeadLetters(ctx context.Context, q store.DeadLetterQuery) (r store.Page[postrider.DeadLetter], err error) {
 	defer w.calls.Begin("DeadLetters").End(&err, "DeadLetters")
 	if err = w.call(ctx, "DeadLetters"); err == nil {

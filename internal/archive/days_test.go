@@ -64,7 +64,7 @@ func (s *server) run(d time.Duration) {
 	m := &deadly{s.Store, s}
 	a := archive.New(s, of(m), s.vault, archive.Options{PartBytes: 4 << 10})
 	j := janitor.New(janitor.Store{
-		Upkeep: m, Retention: m, Health: m, Time: m, Queue: m, Directory: m, History: m, NoticeLog: m, Rollups: m,
+		Upkeep: m, Retention: m, Health: m, Time: m, Queue: m, Directory: m, History: m, NoticeLog: m, Rollups: m, OutboxRows: m,
 	}, janitor.Options{Every: time.Hour, Archive: a, Keep: janitor.Keep{Events: 3 * aDay, Attempts: 3 * aDay, Bodies: 3 * aDay}})
 	r := expunge.New(expunge.Store{
 		Expunges: m, Ledger: m, Directory: m, Archived: m, Audit: m, Time: m,

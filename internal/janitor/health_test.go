@@ -25,7 +25,9 @@ import (
 
 // of returns the roles of a store.
 func of(s store.Store) janitor.Store {
-	return janitor.Store{Upkeep: s, Retention: s, Health: s, Time: s, Queue: s, Directory: s, History: s, NoticeLog: s, Rollups: s}
+	return janitor.Store{
+		Upkeep: s, Retention: s, Health: s, Time: s, Queue: s, Directory: s, History: s, NoticeLog: s, Rollups: s, OutboxRows: s,
+	}
 }
 
 // harness is a store with endpoints in trouble, and what janitors of it said.

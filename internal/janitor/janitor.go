@@ -99,6 +99,7 @@ type Store struct {
 	History
 	NoticeLog
 	Rollups
+	OutboxRows
 }
 
 // Queue is what a janitor needs of [store.Queue].
@@ -143,6 +144,12 @@ type Rollups interface {
 	RollUp(ctx context.Context, limit int) (int, error)
 	// ForgetRollups is [store.Rollups]'s.
 	ForgetRollups(ctx context.Context, limit int) (int, error)
+}
+
+// OutboxRows is what a janitor needs of [store.Sources].
+type OutboxRows interface {
+	// ForgetRows is [store.Sources]'s.
+	ForgetRows(ctx context.Context, before time.Time, n int) (int, error)
 }
 
 // Janitor does a store's chores. Its methods may be called from any goroutine.

@@ -131,6 +131,14 @@ func (u *upkeep) ForgetRestored(context.Context, time.Time, int) (int, error) {
 	return 0, nil
 }
 
+func (u *upkeep) ForgetRows(_ context.Context, before time.Time, _ int) (int, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.note("forget outbox rows")
+	u.ages["outbox rows"] = time.Since(before)
+	return 0, nil
+}
+
 func (u *upkeep) ForgetOrderingKeys(context.Context, store.OrderingKey, int) (store.OrderingKey, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -233,6 +241,7 @@ func TestRetentionIsDoneEveryHour(t *testing.T) {
 		for _, chore := range []string{
 			"forget events", "forget attempts", "forget bodies", "forget dead letters", "forget replay jobs", "forget endpoint health",
 			"forget subscriptions", "forget audit entries", "forget notices", "forget sessions", "discard", "shrink",
+			"forget outbox rows",
 		} {
 			if want := []float64{0, 3600, 7200}; !slices.Equal(u.calls[chore], want) {
 				t.Errorf("%s: called at %v s, want %v", chore, u.calls[chore], want)
@@ -248,7 +257,7 @@ func TestRetentionIsDoneEveryHour(t *testing.T) {
 		want := map[store.Kind]time.Duration{
 			store.OldEvents: 30 * day, store.OldAttempts: 90 * day, store.OldBodies: 30 * day, store.OldDeadLetters: 90 * day,
 			store.OldReplayJobs: 90 * day, store.OldHealth: 400 * day, store.OldAudit: 400 * day, store.OldNotices: 90 * day,
-			store.OldSubscriptions: 30 * day, store.OldSessions: 30 * day, store.OldWhatIfs: time.Hour, "unresolved": 180 * day,
+			store.OldSubscriptions: 30 * day, store.OldSessions: 30 * day, store.OldWhatIfs: time.Hour, "unresolved": 180 * day, "outbox rows": 30 * day,
 		}
 		if diff := cmp.Diff(want, u.ages); diff != "" {
 			t.Errorf("ages (-want +got):\n%s", diff)

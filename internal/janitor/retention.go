@@ -11,7 +11,7 @@ import (
 
 // Keep says how long each kind of rows is kept. A zero field stands for its default.
 type Keep struct {
-	Events      time.Duration // with their data; default 30 days. An event that is still needed stays
+	Events      time.Duration // with their data, and the records of outbox rows; default 30 days. An event that is still needed stays
 	Attempts    time.Duration // from the creation of their delivery; default 90 days
 	Bodies      time.Duration // heads and bodies of attempts, from the creation of their delivery; default 30 days
 	Keys        time.Duration // idempotency keys; default 7 days
@@ -67,13 +67,19 @@ func (j *Janitor) retention() []chore {
 	for _, k := range []aged{{store.OldEvents, keep.Events}, {store.OldAttempts, keep.Attempts}, {store.OldBodies, keep.Bodies}} {
 		chores = append(chores, j.forget(k, j.opts.Archive != nil, wait))
 	}
-	return append(chores, chore{name: "forget restored records", wait: wait, do: j.counted(func(ctx context.Context) (int, error) {
+	return append(chores,
+		j.forgetBefore("restored records", keep.Restored, j.store.ForgetRestored), j.forgetBefore("outbox rows", keep.Events, j.store.ForgetRows))
+}
+
+// forgetBefore returns the chore that calls forget for what is older than keep.
+func (j *Janitor) forgetBefore(what string, keep time.Duration, forget func(context.Context, time.Time, int) (int, error)) chore {
+	return chore{name: "forget " + what, wait: time.Hour, do: j.counted(func(ctx context.Context) (int, error) {
 		now, err := j.store.Now(ctx)
 		if err != nil {
 			return 0, err
 		}
-		return j.store.ForgetRestored(ctx, now.Add(-keep.Restored), j.opts.Chunk)
-	})})
+		return forget(ctx, now.Add(-keep), j.opts.Chunk)
+	})}
 }
 
 // aged is a kind of rows, and the age from which its rows are old.

@@ -96,6 +96,25 @@ func (e *Event) Check(maxData int) error {
 	return f.joined()
 }
 
+// MaxAhead is how far ahead of the server's time an event may have occurred, because clocks differ.
+const MaxAhead = 10 * time.Minute
+
+// CheckOccurred returns an [InvalidError] unless OccurredAt is after 1970 and at most MaxAhead after now.
+func (e *Event) CheckOccurred(now time.Time) error {
+	if e.OccurredAt.Unix() < 0 || e.OccurredAt.After(now.Add(MaxAhead)) {
+		return &InvalidError{Field: "occurred_at", Code: FaultOutOfRange, Reason: "must be after 1970 and at most 10 minutes ahead"}
+	}
+	return nil
+}
+
+// Happened returns the time of the event that its endpoints see: OccurredAt, or else CreatedAt.
+func (e *Event) Happened() time.Time {
+	if e.OccurredAt.IsZero() {
+		return e.CreatedAt
+	}
+	return e.OccurredAt
+}
+
 // Size returns the number of bytes of the data, of what the event says of itself, and of the ids of its
 // Endpoints.
 func (e *Event) Size() int { return len(e.Data) + e.About.Size() + len(e.Endpoints)*len(EndpointID{}) }

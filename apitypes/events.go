@@ -22,6 +22,8 @@ type EventCreate struct {
 
 	MaxAttempts *int `json:"max_attempts,omitempty" minimum:"1" maximum:"100" doc:"Attempts that each delivery of the event has at most. An endpoint whose retry schedule is shorter makes fewer. Default: as many as the schedule of the endpoint."`
 
+	OccurredAt *Time `json:"occurred_at,omitempty" format:"date-time" doc:"When it happened, at most 10 minutes after the time of the server. Endpoints see it as the timestamp of the event. Default: the time of the publish."`
+
 	// Hops is the header Webhook-Hops of the webhook that caused this publish, or 0. The client
 	// sends it as a header. The server uses it to stop loops of webhooks.
 	Hops int `json:"-"`
@@ -74,6 +76,9 @@ type Event struct {
 	DataEncoding string `json:"data_encoding,omitempty" enum:"base64" doc:"Only with content_type: data is the base64 of the bytes, because they are no UTF-8. Left out: it is their text."`
 
 	Endpoints []postrider.EndpointID `json:"endpoints,omitempty" nullable:"false" doc:"The only endpoints that the event is for. Left out: those that subscribe to it."`
+
+	OccurredAt *Time               `json:"occurred_at,omitempty" format:"date-time" nullable:"false" doc:"When it happened, as its publish said. Left out: the publish did not say."`
+	OutboxID   *postrider.OutboxID `json:"outbox_id,omitempty" nullable:"false" doc:"Row of the outbox that the event was read from. Left out: it was published by the API."`
 
 	Data json.RawMessage `json:"data,omitempty" doc:"Data of the event, as it was published. Lists leave it out, and so does every response after the data was deleted. The event cannot be replayed then; an archive may have it, see GET /archive/records."`
 }

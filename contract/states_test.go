@@ -131,7 +131,7 @@ func (c *caller) drivePublishing() {
 	c.want(409, "POST /events", event)
 	said := object{
 		"account": "acme", "type": "published", "data": 1, "subject": "order/42", "channels": []string{"a"}, "metadata": object{"a": "1"},
-		"internal": object{"b": "2"}, "previous": object{"a": 1},
+		"internal": object{"b": "2"}, "previous": object{"a": 1}, "occurred_at": "2026-05-04T05:02:01+02:00",
 	}
 	c.want(200, "GET /events/"+c.want(202, "POST /events", said).id("id"), nil)
 	said["changed_paths"] = []string{"$.a"}

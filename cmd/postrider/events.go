@@ -63,12 +63,24 @@ type oneEvent struct {
 	ID postrider.EventID `arg:"" help:"The event's id, evt_…"`
 }
 
-type eventsGetCmd struct{ oneEvent }
+type eventsGetCmd struct {
+	target `embed:""`
+
+	ID string `arg:"" help:"The event's id, evt_…, or that of the row of an outbox that it was read from, obx_…"`
+}
 
 // Run shows the event.
 func (c *eventsGetCmd) Run(ctx context.Context, t terminal) error {
+	event, isEvent := postrider.ParseID[postrider.EventID](c.ID)
+	row, isRow := postrider.ParseID[postrider.OutboxID](c.ID)
+	if isEvent != nil && isRow != nil {
+		return misused("ID: must be an event's (evt_…) or an outbox row's (obx_…); %s is neither", strconv.Quote(shorten(c.ID)))
+	}
 	return ask(t, c.target, printEvent, func(api *client.Client) (apitypes.Event, error) {
-		return api.Event(ctx, c.ID)
+		if isRow == nil {
+			return api.EventOfRow(ctx, row)
+		}
+		return api.Event(ctx, event)
 	})
 }
 

@@ -37,6 +37,9 @@ type eventRecord struct {
 	Data           []byte              `json:"data"` // as base64: the bytes that were signed
 
 	Endpoints []postrider.EndpointID `json:"endpoints,omitempty"` // the only ones that got the event
+
+	OccurredAt time.Time          `json:"occurred_at,omitzero"`
+	OutboxID   postrider.OutboxID `json:"outbox_id,omitzero"`
 }
 
 // attemptRecord is an attempt, or a decision without a request. The last record of a delivery has
@@ -112,7 +115,7 @@ func recordOf(kind store.Kind, r store.ArchivedRow) any {
 			Hops: e.Hops, MaxAttempts: e.MaxAttempts, IdempotencyKey: e.IdempotencyKey, CreatedAt: e.ID.Time().UTC(), Data: e.Data,
 			Subject: e.About.Subject, Channels: e.About.Channels, Metadata: e.About.Metadata, Internal: e.About.Internal,
 			Previous: e.About.Previous, ChangedPaths: e.About.ChangedPaths, ContentType: e.About.ContentType,
-			Endpoints: e.Endpoints,
+			Endpoints: e.Endpoints, OccurredAt: e.OccurredAt, OutboxID: e.Row,
 		}
 	}
 	a := r.Attempt

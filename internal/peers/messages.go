@@ -13,7 +13,7 @@ import (
 
 // protocol names the form of the messages. A change of a field that they contain needs a new name, so
 // that nodes of two versions hand nothing to each other and lose no field of an event.
-const protocol = "postrider-handover-3"
+const protocol = "postrider-handover-4"
 
 // greeting is the first message of the node that takes. It follows the check of the other node's key:
 // in TLS 1.3, the handshake of a client ends before that.

@@ -203,13 +203,14 @@ func TestTheProtocolNamesItsForm(t *testing.T) {
 		"Event.ID array", "Event.Account array", "Event.Type string", "Event.Data slice", "Event.APIVersion string", "Event.OrderingKey string",
 		"Event.Sequence int64", "Event.Hops int", "Event.TraceParent array", "Event.TraceState string", "Event.MaxAttempts int",
 		"Event.CreatedAt struct", "Event.About struct", "Event.Endpoints slice", "Event.IdempotencyKey string",
+		"Event.OccurredAt struct", "Event.Row array",
 		"About.Subject string", "About.Channels slice", "About.Metadata map", "About.Internal map", "About.Previous slice",
 		"About.ChangedPaths slice", "About.ContentType string",
 		"Claimed.ID array", "Claimed.Endpoint array", "Claimed.Event ptr", "Claimed.Lane string", "Claimed.Attempt int", "Claimed.Step int",
 		"Claimed.Losses int", "Claimed.Token int64", "Claimed.ExpiresAt struct", "Claimed.ReplayedFrom array", "Claimed.ReplayJob array",
 		"Handed.Claimed struct", "Handed.Until struct", "Session.Token int64", "Session.Budget int",
 	}
-	if peers.Protocol != "postrider-handover-3" || !slices.Equal(fields, want) {
+	if peers.Protocol != "postrider-handover-4" || !slices.Equal(fields, want) {
 		t.Errorf("%s has the fields %q; name the protocol anew and change this test", peers.Protocol, fields)
 	}
 }

@@ -78,7 +78,7 @@ func (d *draft) message(t *target, buffer []byte) (m signature.Message, _ []byte
 		m.Body = buffer
 	}
 	if t.namesType {
-		m.Delivery, m.Type, m.Occurred = d.claimed.ID.String(), e.Type, e.CreatedAt
+		m.Delivery, m.Type, m.Occurred = d.claimed.ID.String(), e.Type, e.Happened()
 	}
 	return m, buffer
 }
@@ -162,7 +162,7 @@ func appendEnvelope(b []byte, id string, e *postrider.Event, previous []byte) []
 		b = appendString(b, e.APIVersion)
 	}
 	b = append(b, `,"timestamp":"`...)
-	b = append(appendTime(b, e.CreatedAt), '"')
+	b = append(appendTime(b, e.Happened()), '"')
 	data, encoding := e.JSONData()
 	if e.About.ContentType != "" {
 		b = append(b, `,"content_type":`...)

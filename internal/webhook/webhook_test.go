@@ -324,6 +324,27 @@ func TestEnvelopeKeepsTheBytes(t *testing.T) {
 	}
 }
 
+func TestTheTimestampIsWhenTheEventOccurred(t *testing.T) {
+	t.Parallel()
+	e, to := open(t, laptop()), routed("http://127.0.0.1:1/")
+	signedBy(postrider.SchemeShopify)(&to)
+	ev := event(`{}`)
+	ev.OccurredAt = ev.CreatedAt.Add(-time.Hour)
+	c := claimed(ev)
+	built, err := e.Build(&c, &to, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`"timestamp":"` + ev.OccurredAt.Format("2006-01-02T15:04:05.000000Z") + `"`,
+		"X-Shopify-Triggered-At: " + ev.OccurredAt.Format(time.RFC3339Nano),
+	} {
+		if !bytes.Contains(built.Bytes, []byte(want)) {
+			t.Errorf("no %s in %s", want, built.Bytes)
+		}
+	}
+}
+
 func TestTimestampsHaveSixDigits(t *testing.T) {
 	t.Parallel()
 	e, to := open(t, laptop()), routed("http://127.0.0.1:1/")

@@ -92,6 +92,7 @@ func viewFor(ctx context.Context) func(postrider.Event) apitypes.Event {
 			OrderingKey: render.OrNull(e.OrderingKey), Sequence: render.OrNull(e.Sequence), IdempotencyKey: render.OrNull(e.IdempotencyKey),
 			Hops: e.Hops, MaxAttempts: render.OrNull(e.MaxAttempts), TraceID: e.Trace().String(), Test: postrider.IsTest(e.ID),
 			CreatedAt: render.Instant(e.CreatedAt), Endpoints: e.Endpoints, Data: data, DataEncoding: encoding,
+			OccurredAt: render.TimeOrNull(e.OccurredAt), OutboxID: render.OrNull(e.Row),
 		}
 	}
 }

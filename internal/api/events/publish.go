@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -289,6 +290,10 @@ func (s *Routes) event(ctx context.Context, b *apitypes.EventCreate, known named
 		e.MaxAttempts = cmp.Or(*b.MaxAttempts, -1)
 	}
 	err = errors.Join(err, unknown, unread, s.check(ctx, &e))
+	if b.OccurredAt != nil {
+		e.OccurredAt = b.OccurredAt.UTC().Truncate(time.Microsecond)
+		err = errors.Join(err, e.CheckOccurred(s.Clock.Wall()))
+	}
 	return e, err
 }
 

@@ -23,6 +23,8 @@ type NameStore interface {
 	Events(ctx context.Context, q store.EventQuery) (store.Page[postrider.Event], error)
 	// Deliveries is the method of store.Ledger.
 	Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Page[postrider.Delivery], error)
+	// OutboxRows is the method of store.Sources.
+	OutboxRows(ctx context.Context, rows []postrider.OutboxID) (map[postrider.OutboxID]postrider.EventID, error)
 }
 
 // Names finds the object that a request names by an id or a uid, if the caller may see the object.
@@ -48,7 +50,7 @@ type EndpointPath struct {
 
 // EventPath names an event.
 type EventPath struct {
-	Event string `path:"event"`
+	Event string `path:"event" doc:"Id of the event, or of the row of an outbox that it was read from."`
 }
 
 // ResolveAccount returns the account that a request is about. That is the account that name gives
@@ -251,10 +253,11 @@ func (s *Names) EndpointOf(ctx context.Context, account postrider.AccountID, nam
 	return e.ID, err
 }
 
-// Event returns the event if the caller may see it. If retention has deleted the event, but a
-// delivery of the event is still stored, it returns the event of GoneEvent, which has no data.
+// Event returns the event with the id, or the one that was read from the outbox row with the id, if the
+// caller may see it. If retention has deleted the event, but a delivery of the event is still stored, it
+// returns the event of GoneEvent, which has no data.
 func (s *Names) Event(ctx context.Context, text string) (postrider.Event, error) {
-	id, err := ParseID[postrider.EventID](text)
+	id, err := s.eventID(ctx, text)
 	if err != nil {
 		return postrider.Event{}, err
 	}
@@ -267,6 +270,20 @@ func (s *Names) Event(ctx context.Context, text string) (postrider.Event, error)
 	}
 	c.Account = cmp.Or(c.Account, e.Account)
 	return e, err
+}
+
+// eventID returns the id of the event that the text names.
+func (s *Names) eventID(ctx context.Context, text string) (postrider.EventID, error) {
+	row, err := ParseID[postrider.OutboxID](text)
+	if err != nil {
+		return ParseID[postrider.EventID](text)
+	}
+	events, err := s.store.OutboxRows(ctx, []postrider.OutboxID{row})
+	id, known := events[row]
+	if err == nil && !known {
+		err = postrider.ErrNotFound
+	}
+	return id, err
 }
 
 // GoneEvent returns the fields of a deleted event that one of its deliveries has.

@@ -42,7 +42,7 @@ func (s *Routes) Register(rt *rest.Router) {
 	rest.Handle(rt, rest.Route{
 		Name: "search", Path: "GET /search",
 		Summary:     "Find objects by an id, a key or a part of a name",
-		Description: "It finds objects by their id; endpoints by the id of a secret, events by an idempotency key that is remembered, the newest event of an ordering key; and accounts, endpoints and event types by the beginning of a word of their name, uid, description or host; endpoints by a part of the path of their URL that begins with a segment, such as hooks/orders. At most 20 hits: ids, keys and whole uids of accounts first, then accounts, event types and endpoints, each newest first. Of one account it also finds events by whole values in their data, at the paths that event types name; value_paths has the paths that were searched. Such a search is audited.",
+		Description: "It finds objects by their id; events by the id of the row of an outbox that they were read from; endpoints by the id of a secret, events by an idempotency key that is remembered, the newest event of an ordering key; and accounts, endpoints and event types by the beginning of a word of their name, uid, description or host; endpoints by a part of the path of their URL that begins with a segment, such as hooks/orders. At most 20 hits: ids, keys and whole uids of accounts first, then accounts, event types and endpoints, each newest first. Of one account it also finds events by whole values in their data, at the paths that event types name; value_paths has the paths that were searched. Such a search is audited.",
 		Scope:       postrider.ScopeWebhooksRead, SearchesData: true,
 	}, s.listHits)
 }
@@ -91,7 +91,7 @@ func (s *Routes) hitOfID(ctx context.Context, id string) (apitypes.SearchHit, er
 	switch prefix {
 	case "acc":
 		return hitWith(accountHit("id"))(s.Names.VisibleAccount(ctx, id))
-	case "evt":
+	case "evt", "obx":
 		return hitWith(eventHit("id"))(s.Names.Event(ctx, id))
 	case "ep":
 		return hitWith(endpointHit("id"))(s.Names.Endpoint(ctx, id))

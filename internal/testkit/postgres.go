@@ -275,7 +275,7 @@ func SharedCluster(t testing.TB) *Cluster {
 	binary.Lock()
 	defer binary.Unlock()
 	if binary.cluster == nil && binary.err == nil {
-		binary.cluster, binary.err = StartPostgres(memory())
+		binary.cluster, binary.err = StartPostgres(memory(), "max_prepared_transactions=20")
 	}
 	if binary.err != nil {
 		t.Fatal(binary.err)

@@ -1,16 +1,9 @@
 package postgres_test
 
 import (
-	"fmt"
-	"net"
 	"os"
-	"os/exec"
-	"os/user"
 	"path"
-	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -187,7 +180,8 @@ func TestExaminePoolers(t *testing.T) {
 		{"session", "", "&geqo=off", doctor.Pooler{Pooled: true, Refused: "unsupported startup parameter", Listens: true}},
 		{"session", "plan_cache_mode,synchronous_commit", "", doctor.Pooler{Pooled: true, Listens: true}},
 	} {
-		found, err := postgres.Examine(t.Context(), bouncer(t, dsn, "pool_mode = "+tt.mode+"\nignore_startup_parameters = "+tt.ignore)+tt.url)
+		pooled := testkit.PgBouncer(t, dsn, "pool_mode = "+tt.mode+"\nignore_startup_parameters = "+tt.ignore)
+		found, err := postgres.Examine(t.Context(), pooled+tt.url)
 		if err != nil {
 			t.Errorf("%s mode, ignoring %q: %v", tt.mode, tt.ignore, err)
 			continue
@@ -210,7 +204,7 @@ func TestExaminePoolers(t *testing.T) {
 func TestASessionPoolerKeepsThePlansAndTheGuard(t *testing.T) {
 	t.Parallel()
 	dsn := freshDSN(t)
-	s := newShop(t, bouncer(t, dsn, "pool_mode = session"))
+	s := newShop(t, testkit.PgBouncer(t, dsn, "pool_mode = session"))
 	if _, err := s.Publish(t.Context(), store.Publish{Version: 1, Batches: []store.Batch{s.batch(10, 1)}}); err != nil {
 		t.Errorf("a publish through the pooler: %v", err)
 	}
@@ -222,62 +216,6 @@ func TestASessionPoolerKeepsThePlansAndTheGuard(t *testing.T) {
 			t.Errorf("%s = %q, %v, want %q", name, got, err, want)
 		}
 	}
-}
-
-// bouncer starts a PgBouncer in front of the database, and returns the DSN through it.
-func bouncer(t *testing.T, dsn, settings string) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "pb") // the path of a socket must be short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	socket := filepath.Dir(testkit.SharedCluster(t).Socket())
-	config := fmt.Sprintf("[databases]\n* = host=%s\n[pgbouncer]\nlisten_addr =\nunix_socket_dir = %s\nlisten_port = 5432\nauth_type = any\n%s\n", socket, dir, settings)
-	config = strings.Replace(config, "* = host="+socket, "* = host="+socket+" user=postgres", 1)
-	file := filepath.Join(dir, "pgbouncer.ini")
-	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	command := exec.CommandContext(t.Context(), "/usr/sbin/pgbouncer", "--quiet", file) // Debian does not have it in the PATH of users
-	if os.Getuid() == 0 {                                                               // PgBouncer refuses to run as root
-		own(t, command, dir)
-	}
-	var said strings.Builder
-	command.Stderr = &said
-	if err := command.Start(); err != nil {
-		t.Fatalf("%v: apt-get install pgbouncer, or make setup", err)
-	}
-	t.Cleanup(func() {
-		_ = command.Process.Kill()
-		_ = command.Wait() // the error says that the process was killed
-	})
-	for deadline := time.Now().Add(10 * time.Second); ; <-time.After(10 * time.Millisecond) {
-		var dialer net.Dialer
-		conn, err := dialer.DialContext(t.Context(), "unix", filepath.Join(dir, ".s.PGSQL.5432"))
-		if err == nil {
-			_ = conn.Close()
-			return strings.Replace(dsn, socket, dir, 1)
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("PgBouncer does not answer: %v: %s", err, &said)
-		}
-	}
-}
-
-// own runs a command as the user postgres, and gives that user the folder.
-func own(t *testing.T, command *exec.Cmd, dir string) {
-	t.Helper()
-	postgres, err := user.Lookup("postgres")
-	if err != nil {
-		t.Fatal(err)
-	}
-	uid, _ := strconv.Atoi(postgres.Uid)
-	gid, _ := strconv.Atoi(postgres.Gid)
-	if err := os.Chown(dir, uid, gid); err != nil {
-		t.Fatal(err)
-	}
-	command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 }
 
 // The session of this test uses a function in place of the server's clock, which returns a wrong

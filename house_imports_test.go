@@ -171,6 +171,10 @@ var houseImports = []struct{ folder, allowed, why string }{
 		"internal/messenger", "~ ~/internal/store ~/internal/batch ~/internal/observe ~/internal/egress github.com/wneessen/go-mail",
 		"the only one that writes emails",
 	},
+	{
+		"internal/outbox", "~ ~/apitypes ~/internal/egress github.com/jackc/pgx/v5",
+		"the only one that talks to the PostgreSQL of a producer; it knows no store",
+	},
 	{"internal/cache", "", "a map with a bound, for every package"},
 	{"internal/batch", "", "a queue between goroutines, a signal and a sleep, for every package"},
 	{
@@ -295,6 +299,7 @@ var moreTestImports = []struct{ folder, allowed, why string }{
 		"internal/filter/condition", "cel.dev/expr google.golang.org/protobuf",
 		"reads the tests of the specification, which are messages of protocol buffers",
 	},
+	{"internal/outbox", "~/internal/jsonx", "compares the faults of the SQL with those of the API"},
 	{"internal/live", "~/internal/store/postgres", "sends by the notifications of a real database"},
 	{
 		"internal/api", "~/internal/expunge ~/internal/archive ~/internal/secrets ~/internal/replay ~/internal/routing",

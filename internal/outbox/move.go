@@ -1,0 +1,141 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/postrider/postrider"
+)
+
+// Moved is the end of a cycle of a reader: rows that were published, and rows that cannot be.
+type Moved struct {
+	Source   postrider.SourceID
+	Cycle    int64     // the cycle of the source from now on
+	At       time.Time // of the store of the server
+	Rows     []Row
+	Rejected []Rejection
+}
+
+// Rejection is why a row is no valid event.
+type Rejection struct {
+	Row
+
+	Code, Field string // of the first fault
+	Message     string
+}
+
+// moveSQL calls reject only if move has found the cycle to be a new one.
+const moveSQL = `
+select case when postrider.move($1, $2, $3, $4, $5) then postrider.reject($6, $7, $8, $9, $10) is not null else false end`
+
+// Move takes rows out of the outbox, in one transaction. Those that are not there are no error. If the
+// source had this cycle or a later one, it changes nothing and returns postrider.ErrFenced.
+func (db *DB) Move(ctx context.Context, m Moved) error {
+	numbers, ids := numbersOf(m.Rows)
+	rows := make([]Row, len(m.Rejected))
+	codes, fields, messages := make([]string, len(rows)), make([]string, len(rows)), make([]string, len(rows))
+	for i, r := range m.Rejected {
+		rows[i], codes[i], fields[i], messages[i] = r.Row, r.Code, r.Field, r.Message
+	}
+	refused, refusedIDs := numbersOf(rows)
+	var done bool
+	err := db.pool.QueryRow(ctx, moveSQL, pgtype.UUID{Bytes: m.Source, Valid: true}, m.Cycle, m.At, numbers, ids,
+		refused, refusedIDs, codes, fields, messages).Scan(&done)
+	if err == nil && !done {
+		err = postrider.ErrFenced
+	}
+	if err != nil {
+		return fmt.Errorf("move rows of the outbox: %w", err)
+	}
+	return nil
+}
+
+// Cycle returns the last cycle of a source; 0: it has had none.
+func (db *DB) Cycle(ctx context.Context, source postrider.SourceID) (cycle int64, err error) {
+	err = db.pool.QueryRow(ctx, "select coalesce((select cycle from postrider.outbox_cycle where source = $1 order by cycle desc limit 1), 0)",
+		pgtype.UUID{Bytes: source, Valid: true}).Scan(&cycle)
+	if err != nil {
+		return 0, fmt.Errorf("read the cycle of the outbox: %w", err)
+	}
+	return cycle, nil
+}
+
+// ReadRow is a row that was read.
+type ReadRow struct {
+	ID     postrider.OutboxID
+	At     time.Time // Moved.At
+	Number int64
+}
+
+// Cursor returns the place of the row in the list of [DB.ReadSince].
+func (r ReadRow) Cursor() ReadCursor { return ReadCursor{r.At, r.Number} }
+
+// ReadCursor is a place in the list of [DB.ReadSince]. Zero: its beginning.
+type ReadCursor struct {
+	At     time.Time
+	Number int64
+}
+
+// ReadSince returns rows that were read at or after a time, newest first: the n rows behind the cursor.
+func (db *DB) ReadSince(ctx context.Context, at time.Time, before ReadCursor, n int) ([]ReadRow, error) {
+	end := pgtype.Timestamptz{Time: before.At, Valid: true}
+	if before == (ReadCursor{}) {
+		end = pgtype.Timestamptz{InfinityModifier: pgtype.Infinity, Valid: true}
+	}
+	found, err := db.pool.Query(ctx, `
+select id, read_at, number
+from postrider.outbox_read
+where read_at >= $1 and read_at <= $2 and (read_at, number) < ($2, $3)
+order by read_at desc, number desc
+limit $4`, at, end, before.Number, n)
+	if err != nil {
+		return nil, fmt.Errorf("list read rows of the outbox: %w", err)
+	}
+	rows, err := pgx.CollectRows(found, func(row pgx.CollectableRow) (r ReadRow, err error) {
+		var id pgtype.UUID
+		err = row.Scan(&id, &r.At, &r.Number)
+		r.ID = id.Bytes
+		return r, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list read rows of the outbox: %w", err)
+	}
+	return rows, nil
+}
+
+// PutBack makes rows that were read wait again, in their old order, and returns how many there were. A
+// window does not have them; the reader begins with a new one.
+func (db *DB) PutBack(ctx context.Context, rows []ReadRow) (n int64, err error) {
+	numbers, ids, times := make([]int64, len(rows)), make([]postrider.OutboxID, len(rows)), make([]time.Time, len(rows))
+	for i, r := range rows {
+		numbers[i], ids[i], times[i] = r.Number, r.ID, r.At
+	}
+	err = db.pool.QueryRow(ctx, "select postrider.put_back($1, $2, $3)", numbers, uuids(ids), times).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("put rows back into the outbox: %w", err)
+	}
+	return n, nil
+}
+
+// Keep makes the partitions of read rows for the hour of now and the next two, and drops those that ended
+// before now minus keep. One that is in use is dropped by a later call.
+func (db *DB) Keep(ctx context.Context, now time.Time, keep time.Duration) error {
+	if _, err := db.pool.Exec(ctx, "select postrider.keep($1, $2)", now, keep); err != nil {
+		return fmt.Errorf("keep read rows of the outbox: %w", err)
+	}
+	return nil
+}
+
+// Dropped returns how many rows that were read at or after a time were deleted by Keep, to the hour.
+func (db *DB) Dropped(ctx context.Context, since time.Time) (n int64, err error) {
+	err = db.pool.QueryRow(ctx, "select coalesce(sum(rows), 0)::bigint from postrider.outbox_dropped where hour > $1::timestamptz - interval '1 hour'",
+		since).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count deleted rows of the outbox: %w", err)
+	}
+	return n, nil
+}

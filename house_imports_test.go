@@ -24,7 +24,7 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"receiver/example", "~/signature ~/receiver modernc.org/sqlite", "a program of a receiver's author: it chooses the driver"},
 	{
 		"cmd/postrider",
-		"~ ~/apitypes ~/client ~/signature ~/internal/app ~/internal/backup ~/internal/config ~/internal/doctor ~/internal/drivers ~/internal/offline ~/internal/secrets ~/internal/shape github.com/alecthomas/kong golang.org/x/sync", "reads the command line into the settings, and calls app, what works on a store without a server, or a server through client",
+		"~ ~/apitypes ~/client ~/signature ~/internal/app ~/internal/backup ~/internal/config ~/internal/doctor ~/internal/drivers ~/internal/offline ~/internal/outbox ~/internal/secrets ~/internal/shape github.com/alecthomas/kong golang.org/x/sync", "reads the command line into the settings, and calls app, what works on a store without a server, or a server through client",
 	},
 
 	{"internal/app", "~ ~/apitypes ~/internal", "the only one that knows all the others"},

@@ -66,6 +66,7 @@ type cli struct {
 	Hold    holdCmd    `cmd:"" help:"Hold a restored PostgreSQL database, so that nothing of it is sent."`
 	Archive archiveCmd `cmd:"" help:"Read the archive of what retention has deleted: list, verify, search, restore."`
 	Resume  resumeCmd  `cmd:"" help:"Send again after a restore, once you know what may repeat."`
+	Outbox  outboxCmd  `cmd:"" help:"Install the outbox in a producer's PostgreSQL, so that it publishes in its own transactions."`
 
 	Accounts           accountsCmd     `cmd:"" help:"Work with accounts."`
 	EventTypes         eventTypesCmd   `cmd:"" help:"Work with the catalogue of event types."`

@@ -260,6 +260,10 @@ var houseImports = []struct{ folder, allowed, why string }{
 		"bench/pages", "~ ~/apitypes ~/bench/internal ~/client ~/internal/store",
 		"reads the pages of a server from outside, as a browser does; store encodes the statistics that it seeds",
 	},
+	{
+		"bench/publish", "~/internal/outbox ~/internal/testkit github.com/jackc/pgx/v5",
+		"runs pgbench on a database with an outbox; no server takes part",
+	},
 	{"bench/month", "~ ~/apitypes ~/bench/internal ~/client", "makes the days of a month, and runs the server as its users do"},
 	{
 		"bench/hostile", "~ ~/internal/egress ~/internal/webhook ~/internal/store ~/internal/testkit",

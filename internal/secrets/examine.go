@@ -53,6 +53,15 @@ func Examine(ctx context.Context, l Location, values Reader) doctor.Keyring {
 	return found
 }
 
+// ForReading returns a vault that decrypts the values of a store, for postrider doctor. It creates no keys.
+func ForReading(ctx context.Context, l Location, values Reader) (*Vault, error) {
+	keyring, err := l.source(readOnly{values}).read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return New(keyring), nil
+}
+
 // readOnly is a store whose writes fail with errReadOnly.
 type readOnly struct{ Reader }
 

@@ -186,6 +186,31 @@ func (v *Vault) DecryptArchiveKey(ctx context.Context, account postrider.Account
 	return [32]byte(plain), nil
 }
 
+// EncryptSource encrypts the password for s.ID and sets s.Password to the result, or to nil if the password
+// is empty.
+func (v *Vault) EncryptSource(ctx context.Context, s *postrider.Source, password string) error {
+	if s.Password = nil; password == "" {
+		return nil
+	}
+	if err := v.Refresh(ctx); err != nil {
+		return fmt.Errorf("encrypt the password of %s: %w", s.ID, err)
+	}
+	s.Password = v.encrypt([]byte(password), store.EncryptedID{Source: s.ID})
+	return nil
+}
+
+// DecryptSource returns the password of a source; empty if it has none.
+func (v *Vault) DecryptSource(ctx context.Context, s postrider.Source) (string, error) {
+	if s.Password == nil {
+		return "", nil
+	}
+	password, err := v.decrypt(ctx, s.Password, store.EncryptedID{Source: s.ID})
+	if err != nil {
+		return "", fmt.Errorf("decrypt the password of %s: %w", s.ID, err)
+	}
+	return string(password), nil
+}
+
 // credentials is the JSON document into which the credentials of an endpoint are encoded before
 // they are encrypted.
 type credentials struct {
@@ -336,6 +361,9 @@ func (v *Vault) open(ctx context.Context, value []byte, id store.EncryptedID) ([
 // authenticated returns the data that the tag covers beside the ciphertext: the header, and the id
 // of the row. So a value decrypts only in its own row.
 func authenticated(header []byte, id store.EncryptedID) []byte {
+	if !id.Source.IsZero() {
+		return append(append(bytes.Clone(header), "source"...), id.Source[:]...)
+	}
 	if !id.Archive.IsZero() {
 		return append(append(bytes.Clone(header), "archive"...), id.Archive[:]...)
 	}

@@ -80,6 +80,32 @@ func TestEncryptedValuesDecrypt(t *testing.T) {
 	}
 }
 
+func TestThePasswordOfASource(t *testing.T) {
+	t.Parallel()
+	v := secrets.New(newKeyring(t))
+	s := postrider.Source{ID: postrider.SourceID{1}}
+	if err := v.EncryptSource(t.Context(), &s, text); err != nil || bytes.Contains(s.Password, []byte(text)) {
+		t.Fatalf("EncryptSource = %v, with %q", err, s.Password)
+	}
+	if got, err := v.DecryptSource(t.Context(), s); err != nil || got != text {
+		t.Errorf("DecryptSource = %q, %v", got, err)
+	}
+	again, err := v.Reencrypt(t.Context(), store.EncryptedValue{ID: store.EncryptedID{Source: s.ID}, Bytes: s.Password})
+	if err != nil || !bytes.Equal(again, s.Password) {
+		t.Errorf("Reencrypt under the same key = %q, %v", again, err)
+	}
+	moved := postrider.Source{ID: postrider.SourceID{2}, Password: s.Password}
+	if _, err := v.DecryptSource(t.Context(), moved); !errors.Is(err, secrets.ErrDamaged) {
+		t.Errorf("of another source: %v, want ErrDamaged", err)
+	}
+	if err := v.EncryptSource(t.Context(), &s, ""); err != nil || s.Password != nil {
+		t.Errorf("EncryptSource of none = %v, with %q", err, s.Password)
+	}
+	if got, err := v.DecryptSource(t.Context(), s); err != nil || got != "" {
+		t.Errorf("DecryptSource of none = %q, %v", got, err)
+	}
+}
+
 func TestNoCredentialsAreNil(t *testing.T) {
 	t.Parallel()
 	v := secrets.New(newKeyring(t))

@@ -21,8 +21,8 @@ type Encryption interface {
 	// is not an error.
 	SwapKeyring(ctx context.Context, old, next []byte) ([]byte, error)
 
-	// EncryptedValues lists the encrypted secrets, credentials and archive keys whose id comes after
-	// the given one, ordered by id, at most limit. The list includes expired secrets and the secrets
+	// EncryptedValues lists the encrypted secrets, credentials, archive keys and passwords of sources whose
+	// id comes after the given one, ordered by id, at most limit. The list includes expired secrets and the secrets
 	// of deleted endpoints.
 	EncryptedValues(ctx context.Context, after EncryptedID, limit int) ([]EncryptedValue, error)
 
@@ -31,28 +31,31 @@ type Encryption interface {
 	Reencrypt(ctx context.Context, list []Reencryption) (int, error)
 }
 
-// EncryptedID names an encrypted value of one of three kinds:
+// EncryptedID names an encrypted value of one of four kinds:
 //
 //   - a secret of an endpoint: Endpoint and Secret are set
 //   - the credentials of an endpoint: only Endpoint is set
 //   - the archive key of an account: only Archive is set
+//   - the password of a source: only Source is set
 //
-// Archive keys sort first. The credentials of an endpoint sort before its secrets.
+// Passwords sort first, then archive keys. The credentials of an endpoint sort before its secrets.
 type EncryptedID struct {
 	Endpoint postrider.EndpointID
 	Secret   postrider.SecretID
 	Archive  postrider.AccountID // zero unless the value is an archive key
+	Source   postrider.SourceID  // zero unless the value is the password of a source
 }
 
-// Compare orders ids by endpoint, then by secret, then by account.
+// Compare orders ids by endpoint, then by secret, then by account, then by source.
 func (id EncryptedID) Compare(other EncryptedID) int {
-	return cmp.Or(id.Endpoint.Compare(other.Endpoint), id.Secret.Compare(other.Secret), id.Archive.Compare(other.Archive))
+	return cmp.Or(id.Endpoint.Compare(other.Endpoint), id.Secret.Compare(other.Secret), id.Archive.Compare(other.Archive),
+		id.Source.Compare(other.Source))
 }
 
 // Before returns the id directly before id, so that a list that starts after the result begins
-// with id. It subtracts one from the id, read as a number of 48 bytes.
+// with id. It subtracts one from the id, read as a number of 64 bytes.
 func (id EncryptedID) Before() EncryptedID {
-	for _, part := range [][]byte{id.Archive[:], id.Secret[:], id.Endpoint[:]} {
+	for _, part := range [][]byte{id.Source[:], id.Archive[:], id.Secret[:], id.Endpoint[:]} {
 		for i := range slices.Backward(part) {
 			part[i]--
 			if part[i] != 0xff { // no borrow from the next byte
@@ -63,8 +66,8 @@ func (id EncryptedID) Before() EncryptedID {
 	return id
 }
 
-// EncryptedValue is a stored secret, the stored credentials of an endpoint, or a stored archive
-// key.
+// EncryptedValue is a stored secret, the stored credentials of an endpoint, a stored archive key, or the
+// stored password of a source.
 type EncryptedValue struct {
 	ID    EncryptedID
 	Bytes []byte
@@ -73,7 +76,7 @@ type EncryptedValue struct {
 // LogValue returns only the ids, because encrypted bytes do not belong in logs.
 func (v EncryptedValue) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("endpoint", v.ID.Endpoint.String()), slog.String("secret", v.ID.Secret.String()),
-		slog.String("archive", v.ID.Archive.String()))
+		slog.String("archive", v.ID.Archive.String()), slog.String("outbox", v.ID.Source.String()))
 }
 
 // Reencryption replaces the value Old by New: the same text, encrypted with another key.

@@ -522,13 +522,14 @@ func TestTheIDBeforeAnEncryptedID(t *testing.T) {
 	most := [16]byte(bytes.Repeat([]byte{0xff}, 16))
 	first := [16]byte{15: 1}
 	for _, tt := range []struct{ id, before store.EncryptedID }{
-		{store.EncryptedID{Archive: first}, store.EncryptedID{}},
-		{store.EncryptedID{Archive: [16]byte{14: 1}}, store.EncryptedID{Archive: [16]byte{15: 0xff}}},
-		{store.EncryptedID{Endpoint: first}, store.EncryptedID{Secret: most, Archive: most}},
-		{store.EncryptedID{Endpoint: first, Secret: first}, store.EncryptedID{Endpoint: first, Archive: most}},
+		{store.EncryptedID{Source: first}, store.EncryptedID{}},
+		{store.EncryptedID{Archive: first}, store.EncryptedID{Source: most}},
+		{store.EncryptedID{Archive: [16]byte{14: 1}}, store.EncryptedID{Archive: [16]byte{15: 0xff}, Source: most}},
+		{store.EncryptedID{Endpoint: first}, store.EncryptedID{Secret: most, Archive: most, Source: most}},
+		{store.EncryptedID{Endpoint: first, Secret: first}, store.EncryptedID{Endpoint: first, Archive: most, Source: most}},
 		{
 			store.EncryptedID{Endpoint: [16]byte{1}, Secret: [16]byte{0: 1, 15: 2}},
-			store.EncryptedID{Endpoint: [16]byte{1}, Secret: [16]byte{0: 1, 15: 1}, Archive: most},
+			store.EncryptedID{Endpoint: [16]byte{1}, Secret: [16]byte{0: 1, 15: 1}, Archive: most, Source: most},
 		},
 	} {
 		if got := tt.id.Before(); got != tt.before || got.Compare(tt.id) >= 0 {

@@ -35,6 +35,9 @@ func (s *Store) EncryptedValues(_ context.Context, after store.EncryptedID, limi
 			list = append(list, store.EncryptedValue{ID: id, Bytes: bytes.Clone(value)})
 		}
 	}
+	for _, source := range s.sources.ids {
+		add(store.EncryptedID{Source: source})
+	}
 	for _, key := range s.archiveKeys.ids {
 		add(store.EncryptedID{Archive: key})
 	}
@@ -63,6 +66,13 @@ func (s *Store) Reencrypt(_ context.Context, list []store.Reencryption) (replace
 // encryptedLocked returns a pointer to the stored value, or nil if the endpoint, secret or
 // archive key does not exist.
 func (s *Store) encryptedLocked(id store.EncryptedID) *[]byte {
+	if !id.Source.IsZero() {
+		at, ok := s.sources.find(id.Source)
+		if !ok {
+			return nil
+		}
+		return &s.sources.rows[at].Password
+	}
 	if !id.Archive.IsZero() {
 		key, _ := s.archiveKeys.get(id.Archive)
 		return key

@@ -55,16 +55,21 @@ const (
 	reencryptSecretSQL      = `update endpoint_secrets set encrypted = @new where id = @secret and endpoint = @endpoint and encrypted = @old`
 	reencryptCredentialsSQL = `update endpoints set credentials = @new where id = @endpoint and credentials = @old`
 	reencryptArchiveSQL     = `update archive_keys set encrypted = @new where account = @archive and encrypted = @old`
+	reencryptSourceSQL      = `update sources set password = @new where id = @source and password = @old`
 )
 
 // Reencrypt replaces encrypted values that are still the old ones; see [store.Encryption]. The
 // content of an endpoint stays the same, so neither its revision nor the version is raised.
 func (v Verbs) Reencrypt(ctx context.Context, values []store.Reencryption) (replaced int, err error) {
 	defer v.calls.Begin("Reencrypt").End(&err, "reencrypt values")
-	var secrets, credentials, archives []Args
+	var secrets, credentials, archives, sources []Args
 	for _, r := range values {
-		args := Args{"endpoint": r.ID.Endpoint, "secret": r.ID.Secret, "archive": r.ID.Archive, "old": r.Old, "new": r.New}
+		args := Args{
+			"endpoint": r.ID.Endpoint, "secret": r.ID.Secret, "archive": r.ID.Archive, "source": r.ID.Source, "old": r.Old, "new": r.New,
+		}
 		switch {
+		case !r.ID.Source.IsZero():
+			sources = append(sources, args)
 		case !r.ID.Archive.IsZero():
 			archives = append(archives, args)
 		case r.ID.Secret.IsZero():
@@ -78,7 +83,7 @@ func (v Verbs) Reencrypt(ctx context.Context, values []store.Reencryption) (repl
 		for _, change := range []struct {
 			statement string
 			values    []Args
-		}{{reencryptSecretSQL, secrets}, {reencryptCredentialsSQL, credentials}, {reencryptArchiveSQL, archives}} {
+		}{{reencryptSecretSQL, secrets}, {reencryptCredentialsSQL, credentials}, {reencryptArchiveSQL, archives}, {reencryptSourceSQL, sources}} {
 			n, err := tx.ExecAll(ctx, change.statement, change.values)
 			if err != nil {
 				return err
@@ -90,47 +95,57 @@ func (v Verbs) Reencrypt(ctx context.Context, values []store.Reencryption) (repl
 	return replaced, err
 }
 
-// encryptedValuesSQL merges three sorted walks: archive keys, credentials of endpoints, and
-// secrets. It treats the credentials of an endpoint as a secret with the zero id, so that they
-// come before the endpoint's secrets. It treats archive keys as values of the zero endpoint. It
-// walks the primary key of archive_keys, endpoints_credentials, and the index of endpoint_secrets by
+// encryptedValuesSQL merges four sorted walks: passwords of sources, archive keys, credentials of endpoints,
+// and secrets. It treats the credentials of an endpoint as a secret with the zero id, so that they
+// come before the endpoint's secrets. It treats archive keys and passwords as values of the zero
+// endpoint. It walks the primary keys of sources and archive_keys, endpoints_credentials, and the index of endpoint_secrets by
 // endpoint.
 const encryptedValuesSQL = `
-	select endpoint, secret, archive, encrypted
+	select endpoint, secret, archive, source, encrypted
 	from (
-		select @zero::uuid as endpoint, @zero::uuid as secret, account as archive, encrypted
+		select @zero::uuid as endpoint, @zero::uuid as secret, @zero::uuid as archive, id as source, password as encrypted
+		from sources
+		where password is not null and id > @source and @archive::uuid = @zero::uuid and @endpoint::uuid = @zero::uuid
+		order by id
+		limit @limit
+	) passwords
+	union all
+	select endpoint, secret, archive, source, encrypted
+	from (
+		select @zero::uuid as endpoint, @zero::uuid as secret, account as archive, @zero::uuid as source, encrypted
 		from archive_keys
 		where account > @archive and @endpoint::uuid = @zero::uuid
 		order by account
 		limit @limit
 	) keys
 	union all
-	select endpoint, secret, archive, encrypted
+	select endpoint, secret, archive, source, encrypted
 	from (
-		select id as endpoint, @zero::uuid as secret, @zero::uuid as archive, credentials as encrypted
+		select id as endpoint, @zero::uuid as secret, @zero::uuid as archive, @zero::uuid as source, credentials as encrypted
 		from endpoints /* indexed by endpoints_credentials */
 		where credentials is not null and id > @endpoint
 		order by id
 		limit @limit
 	) credentials
 	union all
-	select endpoint, secret, archive, encrypted
+	select endpoint, secret, archive, source, encrypted
 	from (
-		select endpoint, id as secret, @zero::uuid as archive, encrypted
+		select endpoint, id as secret, @zero::uuid as archive, @zero::uuid as source, encrypted
 		from endpoint_secrets
 		where (endpoint, id) > (@endpoint, @secret)
 		order by endpoint, id
 		limit @limit
 	) secrets
-	order by 1, 2, 3
+	order by 1, 2, 3, 4
 	limit @limit`
 
 // EncryptedValues lists all encrypted values of the store; see [store.Encryption].
 func (v Verbs) EncryptedValues(ctx context.Context, after store.EncryptedID, limit int) (_ []store.EncryptedValue, err error) {
 	defer v.calls.Begin("EncryptedValues").End(&err, "list encrypted values")
 	return all(ctx, v.db, Query{encryptedValuesSQL, Args{
-		"endpoint": after.Endpoint, "secret": after.Secret, "archive": after.Archive, "zero": store.RowID{}, "limit": limit,
+		"endpoint": after.Endpoint, "secret": after.Secret, "archive": after.Archive, "source": after.Source,
+		"zero": store.RowID{}, "limit": limit,
 	}}, func(row Row, e *store.EncryptedValue) error {
-		return row.Scan(&e.ID.Endpoint, &e.ID.Secret, &e.ID.Archive, &e.Bytes)
+		return row.Scan(&e.ID.Endpoint, &e.ID.Secret, &e.ID.Archive, &e.ID.Source, &e.Bytes)
 	})
 }

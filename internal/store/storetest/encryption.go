@@ -24,6 +24,7 @@ var encryption = []verb{
 		{"at most limit values come after the id", encryptedPages},
 		{"the first value after the id before a value's is that value", encryptedOne},
 		{"expired secrets and those of deleted endpoints are listed", encryptedLeftovers},
+		{"passwords of sources come before archive keys, and are reencrypted", encryptedSources},
 	}},
 	{"Reencrypt", []sentence{
 		{"values that still equal Old are replaced and counted", reencryptReplaces},
@@ -169,6 +170,35 @@ func encryptedLeftovers(w *world) {
 		{ID: store.EncryptedID{Endpoint: e.ID}, Bytes: e.Credentials},
 		{ID: store.EncryptedID{Endpoint: e.ID, Secret: old.ID}, Bytes: old.Encrypted},
 	})
+}
+
+func encryptedSources(w *world) {
+	_, others := w.encryptedEndpoints()
+	account := w.account()
+	_, err := w.PutArchiveKey(w.Context(), account, account[:])
+	w.ok(err)
+	others = append([]store.EncryptedValue{{ID: store.EncryptedID{Archive: account}, Bytes: account[:]}}, others...)
+	var passwords []store.EncryptedValue
+	for _, name := range []string{"b", "a"} {
+		s := postrider.Source{ID: newID[postrider.SourceID](w), Name: name, URL: "postgres://r@p/d", Keep: time.Hour, CreatedAt: w.now()}
+		s.Password = []byte("\x00\xff" + name)
+		w.ok(w.PutSource(w.Context(), s))
+		passwords = append(passwords, store.EncryptedValue{ID: store.EncryptedID{Source: s.ID}, Bytes: s.Password})
+	}
+	without := postrider.Source{ID: newID[postrider.SourceID](w), Name: "c", URL: "postgres://r@p/d", Keep: time.Hour, CreatedAt: w.now()}
+	w.ok(w.PutSource(w.Context(), without))
+	w.same("the encrypted values", w.encrypted(store.EncryptedID{}, 10), append(passwords, others...))
+	for i, password := range passwords {
+		w.same("after it", w.encrypted(password.ID, 10), append(slices.Clone(passwords[i+1:]), others...))
+		w.same("it alone", w.encrypted(password.ID.Before(), 1), []store.EncryptedValue{password})
+	}
+	w.same("after the archive key", w.encrypted(others[0].ID, 10), others[1:])
+	list := reencryptions(passwords)
+	list[0].Old = []byte("another")
+	w.same("reencrypted", w.reencrypt(list...), 1)
+	sources, err := w.Sources(w.Context())
+	w.ok(err)
+	w.same("the passwords", [][]byte{sources[0].Password, sources[1].Password}, [][]byte{list[1].New, passwords[0].Bytes})
 }
 
 // reencryptions returns a replacement for each value of the list.

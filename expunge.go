@@ -20,6 +20,7 @@ type Expunge struct {
 	Digest     ExpungeDigest
 	EmptySince time.Time // time of the first search that found no rows; zero: the last search found some
 	Archive    ExpungeArchive
+	Outbox     ExpungeOutbox
 	EndedAt    time.Time // zero: the expunge has not ended
 	CreatedAt  time.Time
 }
@@ -32,6 +33,14 @@ type ExpungeArchive struct {
 	Done  bool      // all days were looked at
 	Held  bool      // parts of the archive that may have its records were missing, or no archive is set
 	Fault string    // why the last step failed; empty: it succeeded
+}
+
+// ExpungeOutbox is the progress of the expunge of an account in the outboxes of producers. For an event or
+// endpoint it stays zero: the rows that were read are dropped soon.
+type ExpungeOutbox struct {
+	UID     string // of the account when the expunge began, because rows may have it; empty after the end
+	Removed int    // rows
+	Fault   string // which outboxes could not be reached the last time, and why; empty: all were
 }
 
 // InArchive reports whether the next rows to remove are in the archive.
@@ -90,7 +99,7 @@ func (d *ExpungeDigest) Add(id EventID, payload []byte) {
 // Found records the result of a search for rows at the time now. removed counts the rows that the
 // search found and removed. waits says that rows are left that cannot be removed yet, because other
 // work must end first. When no rows were found for the time settled, the expunge goes on with the
-// archive, and ends after that.
+// archive, and ends after that. While an outbox cannot be reached, it does not end.
 func (e *Expunge) Found(removed ExpungeCounts, waits bool, now time.Time, settled time.Duration) {
 	e.Removed.Add(removed)
 	switch {
@@ -98,9 +107,9 @@ func (e *Expunge) Found(removed ExpungeCounts, waits bool, now time.Time, settle
 		e.EmptySince, e.Archive = time.Time{}, ExpungeArchive{}
 	case e.EmptySince.IsZero():
 		e.EmptySince = now
-	case now.Before(e.EmptySince.Add(settled)):
+	case now.Before(e.EmptySince.Add(settled)), e.Outbox.Fault != "":
 	case e.Event.IsZero() && e.Endpoint.IsZero() || e.Archive.Done:
-		e.EndedAt = now
+		e.EndedAt, e.Outbox.UID = now, ""
 	case e.Archive.Day.IsZero():
 		e.Archive.Day = e.begins()
 	}

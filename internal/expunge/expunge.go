@@ -24,6 +24,8 @@
 //   - While the archive is unreachable, rows of the store are removed all the same. The expunge does
 //     not end, and stores the error. A round stops using the archive after its first error, so that
 //     one expunge does not delay the others.
+//   - Rows of an account in the outboxes of producers are removed too. While one cannot be reached, the
+//     expunge does not end, and stores the error.
 //   - The list is a file outside of the backups. If a store was restored from a backup, the runner
 //     reads from the list what was expunged since the backup, and removes it again.
 //   - At the end, the runner writes an entry of the audit log with ids, counts and a digest.
@@ -73,6 +75,8 @@ type Directory interface {
 	Endpoints(ctx context.Context, q store.EndpointQuery) (store.Page[postrider.Endpoint], error)
 	// PutEndpoint is [store.Directory]'s.
 	PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider.Endpoint, error)
+	// Accounts is [store.Access]'s.
+	Accounts(ctx context.Context, q store.AccountQuery) (store.Page[postrider.Account], error)
 	// DeleteAccount is [store.Access]'s.
 	DeleteAccount(ctx context.Context, account postrider.AccountID) error
 }
@@ -101,6 +105,8 @@ type Options struct {
 	// Archive is the archive to which retention copies rows before it deletes them; nil: there is
 	// none.
 	Archive Archive
+	// Outboxes are the outboxes of producers, which may have rows of an account; nil: there are none.
+	Outboxes Outboxes
 	// ChoreDone is called at the end of a step in the archive, and after each write or check of
 	// the list.
 	ChoreDone observe.Hook[observe.ChoreDone]
@@ -116,6 +122,13 @@ type Archive interface {
 	// stores the progress in e.Archive, and returns the changed e. If e is unchanged, another
 	// node archives.
 	Expunge(ctx context.Context, e postrider.Expunge) (postrider.Expunge, error)
+}
+
+// Outboxes are the outboxes of producers from which events are read.
+type Outboxes interface {
+	// Expunge removes all rows of an account, which may have any of the names, and returns their number. If
+	// some outboxes cannot be reached, it goes on with the others. The error names them, for operators.
+	Expunge(ctx context.Context, account ...string) (rows int64, err error)
 }
 
 // Runner does expunges. Its methods may be called from any goroutine.
@@ -272,7 +285,11 @@ func (r *Runner) archived(ctx context.Context, e postrider.Expunge) (postrider.E
 // remove removes stored rows of an expunge. It reports whether the expunge waits for deliveries
 // that are being cancelled.
 func (r *Runner) remove(ctx context.Context, e postrider.Expunge) (_ postrider.Expunge, waits bool, err error) {
-	if err := r.Prepare(ctx, e); err != nil {
+	err = r.Prepare(ctx, e)
+	if err == nil {
+		err = r.outboxes(ctx, e)
+	}
+	if err != nil {
 		return e, false, err
 	}
 	if ends := e.Archive.Day.IsZero() || e.Archive.Done; ends && !e.EmptySince.IsZero() {
@@ -298,6 +315,49 @@ func (r *Runner) remove(ctx context.Context, e postrider.Expunge) (_ postrider.E
 	}
 }
 
+// outboxes removes the rows of an account from the outboxes of producers, again in each round: rows may
+// still come until the account is deleted everywhere. It notes the uid of the account before the account
+// loses it. A database that is away delays nothing but the end: the fault is stored, and the next round tries
+// again.
+func (r *Runner) outboxes(ctx context.Context, e postrider.Expunge) error {
+	if r.opts.Outboxes == nil || !e.Event.IsZero() || !e.Endpoint.IsZero() {
+		return nil
+	}
+	if e.Outbox.UID == "" {
+		page, err := r.store.Accounts(ctx, store.AccountQuery{ID: e.Account})
+		if err != nil {
+			return err
+		}
+		for _, a := range page.Items {
+			e.Outbox.UID = a.UID
+		}
+	}
+	names, err := r.namesOf(ctx, e)
+	if err != nil {
+		return err
+	}
+	rows, fault := r.opts.Outboxes.Expunge(ctx, names...)
+	e.Outbox.Removed, e.Outbox.Fault = int(rows), ""
+	if fault != nil {
+		e.Outbox.Fault = fault.Error()
+	}
+	return r.store.Expunges.NoteOutbox(ctx, e.ID, e.Outbox)
+}
+
+// namesOf returns the names by which rows of outboxes are the account's. Its uid is free, since the account is
+// deleted: if another account has it now, it names that one.
+func (r *Runner) namesOf(ctx context.Context, e postrider.Expunge) ([]string, error) {
+	names := []string{e.Account.String()}
+	if e.Outbox.UID == "" {
+		return names, nil
+	}
+	page, err := r.store.Accounts(ctx, store.AccountQuery{UID: e.Outbox.UID})
+	if err != nil || len(page.Items) > 0 && page.Items[0].ID != e.Account {
+		return names, err
+	}
+	return append(names, e.Outbox.UID), nil
+}
+
 // ended writes the audit entry that proves the end. Two nodes that see the end write the same
 // entry.
 func (r *Runner) ended(ctx context.Context, e postrider.Expunge) error {
@@ -309,6 +369,7 @@ func (r *Runner) ended(ctx context.Context, e postrider.Expunge) error {
 			"expunge": e.ID.String(), "events": strconv.Itoa(e.Removed.Events), "attempts": strconv.Itoa(e.Removed.Attempts),
 			"dead_letters": strconv.Itoa(e.Removed.DeadLetters), "terms": strconv.Itoa(e.Removed.Terms),
 			"subscriptions": strconv.Itoa(e.Removed.Subscriptions),
+			"outbox":        strconv.Itoa(e.Outbox.Removed),
 			"other":         strconv.Itoa(e.Removed.Other), "archived": strconv.Itoa(e.Removed.Archived),
 			"sha256": hex.EncodeToString(e.Digest[:]),
 		},

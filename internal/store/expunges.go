@@ -36,7 +36,7 @@ type Expunges interface {
 	// Pending deliveries stay, and so do the unresolved dead letters of an event. The caller must end
 	// them before, so that the deliveries of their ordering keys go on. The caller must also delete
 	// the endpoint or account before.
-	// When no call has found a row for r.Settled, the expunge of an account ends. The expunge of an
+	// When no call has found a row for r.Settled, the expunge of an account ends, if NoteOutbox has stored no fault. The expunge of an
 	// event or endpoint goes on in the archive, and ends after NoteExpunge has stored that the
 	// archive is done. For an expunge that has ended, ExpungeRows removes nothing.
 	ExpungeRows(ctx context.Context, r ExpungeRows) (postrider.Expunge, error)
@@ -45,6 +45,10 @@ type Expunges interface {
 	// expunge ends. While a reader uses the files, it returns postrider.ErrBusy. If the files belong
 	// to another program, such as PostgreSQL, it does nothing.
 	Scrub(ctx context.Context) error
+
+	// NoteOutbox stores what an expunge has done in the outboxes of producers: it adds o.Removed to the
+	// stored number, and replaces the rest. If the expunge has ended, it changes nothing.
+	NoteOutbox(ctx context.Context, id postrider.ExpungeID, o postrider.ExpungeOutbox) error
 
 	// NoteExpunge stores e.Archive, the progress of an expunge in the archive. If the expunge has
 	// found rows after e.EmptySince, or has ended, it changes nothing.

@@ -60,6 +60,18 @@ func (s *Store) NoteExpunge(_ context.Context, e postrider.Expunge) error {
 	return nil
 }
 
+// NoteOutbox implements [store.Expunges].
+func (s *Store) NoteOutbox(_ context.Context, id postrider.ExpungeID, o postrider.ExpungeOutbox) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if was, ok := s.expunges.get(id); ok && was.EndedAt.IsZero() {
+		o.Removed += was.Outbox.Removed
+		was.Outbox = o
+		s.expunges.put(id, was)
+	}
+	return nil
+}
+
 // Scrub does nothing: memory has no files.
 func (s *Store) Scrub(context.Context) error { return nil }
 

@@ -24,7 +24,7 @@ func (v Verbs) PutExpunge(ctx context.Context, e postrider.Expunge) (err error) 
 const (
 	expungesSQL = `
 	select id, event, endpoint, account, made_by, events, attempts, dead_letters, terms, subscriptions, other, archived, digest, empty_since,
-		archive_day, archive_done, archive_held, archive_fault, created_at, ended_at
+		archive_day, archive_done, archive_held, archive_fault, outbox_uid, outbox_rows, outbox_fault, created_at, ended_at
 	from expunges`
 
 	runningExpungesSQL = expungesSQL + ` /* indexed by expunges_running */`
@@ -34,7 +34,7 @@ func scanExpunge(row Row, e *postrider.Expunge) error {
 	removed, archive := &e.Removed, &e.Archive
 	return row.Scan(&e.ID, &e.Event, &e.Endpoint, &e.Account, &e.By, &removed.Events, &removed.Attempts, &removed.DeadLetters,
 		&removed.Terms, &removed.Subscriptions, &removed.Other, &removed.Archived, &e.Digest, &e.EmptySince,
-		&archive.Day, &archive.Done, &archive.Held, &archive.Fault, &e.CreatedAt, &e.EndedAt)
+		&archive.Day, &archive.Done, &archive.Held, &archive.Fault, &e.Outbox.UID, &e.Outbox.Removed, &e.Outbox.Fault, &e.CreatedAt, &e.EndedAt)
 }
 
 // Expunges lists expunges, newest first; see [store.Expunges].
@@ -63,12 +63,16 @@ const (
 	updateExpungeSQL = `
 	update expunges
 	set events = @events, attempts = @attempts, dead_letters = @dead_letters, terms = @terms, subscriptions = @subscriptions, other = @other,
-		digest = @digest, empty_since = @empty_since, ended_at = @ended_at
+		digest = @digest, empty_since = @empty_since, ended_at = @ended_at, outbox_uid = @outbox_uid
 	where id = @id`
 	noteExpungeSQL = `
 	update expunges
 	set archive_day = @day, archive_done = @done, archive_held = @held, archive_fault = @fault
 	where id = @id and ended_at is null and empty_since is not distinct from @empty_since`
+	noteOutboxSQL = `
+	update expunges
+	set outbox_uid = @uid, outbox_rows = outbox_rows + @rows, outbox_fault = @fault
+	where id = @id and ended_at is null`
 	countArchivedSQL = `update expunges set archived = archived + @fewer where id = @id`
 )
 
@@ -83,6 +87,12 @@ func noteExpunge(e postrider.Expunge) Query {
 func (v Verbs) NoteExpunge(ctx context.Context, e postrider.Expunge) (err error) {
 	defer v.calls.Begin("NoteExpunge").End(&err, "note expunge %s", e.ID)
 	return v.exec(ctx, Repeatable, noteExpunge(e))
+}
+
+// NoteOutbox stores what an expunge has done in the outboxes of producers; see [store.Expunges].
+func (v Verbs) NoteOutbox(ctx context.Context, id postrider.ExpungeID, o postrider.ExpungeOutbox) (err error) {
+	defer v.calls.Begin("NoteOutbox").End(&err, "note expunge %s", id)
+	return v.exec(ctx, Once, Query{noteOutboxSQL, Args{"id": id, "uid": o.UID, "rows": o.Removed, "fault": o.Fault}})
 }
 
 // ExpungeRows removes rows of what an expunge is about; see [store.Expunges]. It is not repeated when
@@ -117,7 +127,7 @@ func putExpunged(ctx context.Context, tx Tx, e postrider.Expunge) error {
 	_, err := tx.Exec(ctx, Query{updateExpungeSQL, Args{
 		"id": e.ID, "events": e.Removed.Events, "attempts": e.Removed.Attempts, "dead_letters": e.Removed.DeadLetters,
 		"terms": e.Removed.Terms, "subscriptions": e.Removed.Subscriptions, "other": e.Removed.Other, "digest": e.Digest,
-		"empty_since": e.EmptySince, "ended_at": e.EndedAt,
+		"empty_since": e.EmptySince, "ended_at": e.EndedAt, "outbox_uid": e.Outbox.UID,
 	}})
 	if err == nil && e.EndedAt.IsZero() {
 		_, err = tx.Exec(ctx, noteExpunge(e))

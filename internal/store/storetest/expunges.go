@@ -27,6 +27,9 @@ var expunges = []verb{
 		{"what was added behind a part is not deleted before it is archived, whatever was expunged", expungeLate},
 		{"an expunge that does not exist is ErrNotFound", expungeMissing},
 	}},
+	{"NoteOutbox", []sentence{
+		{"it adds the rows and replaces the rest, and a fault keeps the expunge of an account from its end", noteOutbox},
+	}},
 	{"NoteExpunge", []sentence{
 		{"it changes nothing if the expunge has found rows since, or has ended", noteExpunge},
 	}},
@@ -318,6 +321,22 @@ func expungeEndsWithTheArchive(w *world) {
 		w.same("it has ended", ended.EndedAt.IsZero(), false)
 		w.same("how far it got", ended.Archive, x.Archive)
 	}
+}
+
+func noteOutbox(w *world) {
+	x := w.newExpunge(w.account())
+	w.ok(w.PutExpunge(w.Context(), x))
+	w.ok(w.DeleteAccount(w.Context(), x.Account))
+	w.ok(w.NoteOutbox(w.Context(), x.ID, postrider.ExpungeOutbox{UID: "eve", Removed: 2, Fault: "away"}))
+	w.same("what is stored", w.readExpunge(x.ID).Outbox, postrider.ExpungeOutbox{UID: "eve", Removed: 2, Fault: "away"})
+	w.expunge(x, 100)
+	w.same("it has not ended", w.look(x.ID).EndedAt.IsZero(), true)
+	w.ok(w.NoteOutbox(w.Context(), x.ID, postrider.ExpungeOutbox{UID: "eve", Removed: 3}))
+	ended := w.look(x.ID)
+	w.same("it has ended", ended.EndedAt.IsZero(), false)
+	w.same("what is left of it", ended.Outbox, postrider.ExpungeOutbox{Removed: 5})
+	w.ok(w.NoteOutbox(w.Context(), x.ID, postrider.ExpungeOutbox{Removed: 1, Fault: "late"}))
+	w.same("after a note behind the end", w.readExpunge(x.ID), ended)
 }
 
 func noteExpunge(w *world) {

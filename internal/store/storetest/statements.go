@@ -355,6 +355,8 @@ func (r *recorder) callExpunges(ctx context.Context) {
 		doVerb(ctx, v.PutExpunge, e)
 		callVerb(ctx, v.ExpungeRows, store.ExpungeRows{ID: e.ID, Limit: 10})
 	}
+	r.verb = "NoteOutbox"
+	_ = v.NoteOutbox(ctx, id, postrider.ExpungeOutbox{})
 	r.verb = "NoteExpunge"
 	doVerb(ctx, v.NoteExpunge, postrider.Expunge{ID: id})
 }

@@ -967,6 +967,9 @@ create table expunges (
     archive_done boolean not null default false,
     archive_held boolean not null default false,
     archive_fault text not null default '',
+    outbox_uid   text not null default '',
+    outbox_rows  bigint not null default 0 check (outbox_rows >= 0),
+    outbox_fault text not null default '',
     created_at   timestamptz not null,
     ended_at     timestamptz
 );
@@ -981,8 +984,11 @@ comment on column expunges.archive_day is 'The next day of ids to remove in the 
 comment on column expunges.archive_done is 'All days of the archive were looked at.';
 comment on column expunges.archive_held is 'Not all parts of the archive were there, or no archive is set.';
 comment on column expunges.archive_fault is 'Why it did not go on in the archive the last time; empty: it did.';
+comment on column expunges.outbox_uid is 'The uid of the account that is removed, which rows in the outboxes of producers may have; empty after the end.';
+comment on column expunges.outbox_rows is 'Rows that were removed from the outboxes of producers.';
+comment on column expunges.outbox_fault is 'Which outboxes could not be reached the last time, and why; empty: all were.';
 comment on column expunges.ended_at is 'Null: it goes on.';
-comment on index expunges_pkey is 'Expunges: one, and the list, newest first. ExpungeRows, NoteExpunge, ReplaceArchivePart.';
+comment on index expunges_pkey is 'Expunges: one, and the list, newest first. ExpungeRows, NoteOutbox, NoteExpunge, ReplaceArchivePart.';
 comment on index expunges_running is 'Expunges: those that go on. Ended ones are not in it.';
 
 -- What is counted.

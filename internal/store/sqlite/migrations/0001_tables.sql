@@ -757,7 +757,9 @@ create index what_ifs_changed_at on what_ifs (changed_at);
 -- counts and postrider.ExpungeDigest of the events, which is zero when none was removed. empty_since is since when nothing
 -- was found; null: something was found the last time. archive_day is the next day of ids to remove in the archive; null:
 -- it has not begun there. archive_held: not all parts of the archive were there. archive_fault is why it did not go on there
--- the last time. The key serves ExpungeRows, NoteExpunge and the list of all.
+-- the last time. outbox_uid is the uid of an account, which rows in the outboxes of producers may have, until the end;
+-- outbox_rows were removed there, and outbox_fault says which could not be reached the last time. The key serves
+-- ExpungeRows, NoteOutbox, NoteExpunge and the list of all.
 create table expunges (
     id           blob primary key check (length(id) = 16),
     event        blob check (length(event) = 16),
@@ -777,6 +779,9 @@ create table expunges (
     archive_done integer not null default 0 check (archive_done in (0, 1)),
     archive_held integer not null default 0 check (archive_held in (0, 1)),
     archive_fault text not null default '',
+    outbox_uid   text not null default '',
+    outbox_rows  integer not null default 0 check (outbox_rows >= 0),
+    outbox_fault text not null default '',
     created_at   integer not null,
     ended_at     integer
 ) strict, without rowid;

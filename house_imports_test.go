@@ -40,8 +40,8 @@ var houseImports = []struct{ folder, allowed, why string }{
 	},
 	{
 		"internal/doctor/facts",
-		"~/internal/archive ~/internal/config ~/internal/doctor ~/internal/drivers ~/internal/egress ~/internal/expunge ~/internal/identity " +
-			"~/internal/messenger ~/internal/secrets ~/internal/store/postgres ~/internal/store/sqlite ~/internal/traces",
+		"~ ~/internal/archive ~/internal/config ~/internal/doctor ~/internal/drivers ~/internal/egress ~/internal/expunge ~/internal/identity " +
+			"~/internal/messenger ~/internal/outbox ~/internal/secrets ~/internal/store/postgres ~/internal/store/sqlite ~/internal/traces",
 		"asks each package that reaches out whether it can",
 	},
 	{
@@ -59,7 +59,7 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"internal/config/configtest", "~/internal/config github.com/alecthomas/kong", "for tests"},
 	{"internal/apikeys", "~ ~/internal/store ~/internal/cache", "who calls: knows no API, so that a second one can have the same keys"},
 	{
-		"internal/api", "~ ~/internal/api ~/internal/apikeys ~/internal/observe ~/internal/store",
+		"internal/api", "~ ~/apitypes ~/internal/api ~/internal/apikeys ~/internal/observe ~/internal/store",
 		"assembles the features, and is the only one that knows them all",
 	},
 	{
@@ -80,8 +80,8 @@ var houseImports = []struct{ folder, allowed, why string }{
 		"a feature of the API; shape carries a policy from one form into another; filter finds the faults of a filter",
 	},
 	{
-		"internal/api/events", featureImports + " github.com/danielgtaylor/huma/v2 ~/internal/batch ~/internal/filter ~/internal/observe",
-		"a feature of the API; huma describes the headers of a publish; filter explains; batch lets a job wait",
+		"internal/api/events", featureImports + " github.com/danielgtaylor/huma/v2 ~/internal/batch ~/internal/filter ~/internal/jsonx ~/internal/observe",
+		"a feature of the API; huma describes the headers of a publish; filter explains; jsonx reads rows as strictly as bodies; batch lets a job wait",
 	},
 	{"internal/api/eventtypes", featureImports, "a feature of the API"},
 	{"internal/api/expunges", featureImports, "a feature of the API"},
@@ -95,6 +95,7 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"internal/api/search", featureImports, "a feature of the API"},
 	{"internal/api/secrets", featureImports + " ~/signature", "a feature of the API; signature makes keys"},
 	{"internal/api/sessions", featureImports + " ~/internal/apikeys ~/internal/cache", "a feature of the API; looks up keys and sessions"},
+	{"internal/api/sources", featureImports + " ~/internal/outbox", "a feature of the API; outbox is the database of a producer"},
 	{"internal/api/stats", featureImports, "a feature of the API"},
 	{"internal/web", "~/internal/web", "HTML out: a client of the API inside the process, which app passes to it; it knows no store"},
 	{"internal/web/page", "~ ~/apitypes ~/client ~/internal/web/text", "what all pages share: it knows no feature"},
@@ -125,6 +126,7 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"internal/web/access", "~ ~/apitypes ~/client ~/internal/web/page", "a feature of the pages: imports no other"},
 	{"internal/web/audit", "~ ~/apitypes ~/client ~/internal/web/page", "a feature of the pages: imports no other"},
 	{"internal/web/notices", "~ ~/apitypes ~/client ~/internal/web/page", "a feature of the pages: imports no other"},
+	{"internal/web/sources", "~ ~/apitypes ~/client ~/internal/web/page ~/internal/web/payload", "a feature of the pages: imports no other"},
 	{"internal/web/archive", "~ ~/apitypes ~/client ~/internal/web/page ~/internal/web/payload", "a feature of the pages: imports no other"},
 	{"internal/web/home", "~ ~/apitypes ~/client ~/internal/web/page", "a feature of the pages: imports no other"},
 	{
@@ -306,8 +308,8 @@ var moreTestImports = []struct{ folder, allowed, why string }{
 	{"internal/outbox", "~/internal/jsonx", "compares the faults of the SQL with those of the API"},
 	{"internal/live", "~/internal/store/postgres", "sends by the notifications of a real database"},
 	{
-		"internal/api", "~/internal/expunge ~/internal/archive ~/internal/secrets ~/internal/replay ~/internal/routing",
-		"asks real runners, and reads a real archive",
+		"internal/api", "~/internal/expunge ~/internal/archive ~/internal/outbox ~/internal/secrets ~/internal/replay ~/internal/routing github.com/jackc/pgx/v5",
+		"asks real runners, reads a real archive, and has real producers",
 	},
 	{"internal/expunge", "~/internal/archive ~/internal/secrets", "removes from a real archive"},
 	{"internal/notify", "~/internal/ingest ~/internal/routing ~/internal/schedule", "publishes through a real ingest"},
@@ -328,7 +330,7 @@ var moreTestImports = []struct{ folder, allowed, why string }{
 		"reads settings as the program does, and asks servers of mail, buckets and traces",
 	},
 	{
-		"internal/web", "~/client ~/internal/observe ~/internal/api ~/internal/live ~/internal/archive ~/internal/secrets ~/internal/replay ~/internal/routing",
+		"internal/web", "~/client ~/internal/observe ~/internal/api ~/internal/live ~/internal/archive ~/internal/outbox ~/internal/secrets ~/internal/replay ~/internal/routing",
 		"shows what a real API answers, a real hub hands out and a real archive has",
 	},
 	{"release", "~/client ~/internal/config go.yaml.in/yaml/v3", "uses what it has built, and reads the files in deploy"},

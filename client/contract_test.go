@@ -196,6 +196,24 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	"put-event-type": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.IfRevision(1).PutEventType(x, "order.paid", full[apitypes.EventTypePut]()))
 	},
+	"list-sources": func(x ctx, c *client.Client) (any, error) { return answered(c.Sources(x)) },
+	"get-source":   func(x ctx, c *client.Client) (any, error) { return answered(c.Source(x, "shop")) },
+	"put-source": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.PutSource(x, "shop", full[apitypes.SourcePut](), true))
+	},
+	"delete-source":    func(x ctx, c *client.Client) (any, error) { return nil, c.DeleteSource(x, "shop") },
+	"pause-source":     func(x ctx, c *client.Client) (any, error) { return answered(c.PauseSource(x, "shop")) },
+	"resume-source":    func(x ctx, c *client.Client) (any, error) { return answered(c.ResumeSource(x, "shop")) },
+	"get-source-state": func(x ctx, c *client.Client) (any, error) { return answered(c.SourceState(x, "shop")) },
+	"list-rejected-rows": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.RejectedRows(x, "shop", full[client.RejectedFilter]()))
+	},
+	"retry-rejected-rows": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.RetryRejected(x, "shop", full[apitypes.RejectedRetry]()))
+	},
+	"discard-rejected-rows": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.DiscardRejected(x, "shop", full[apitypes.RejectedSelect]()))
+	},
 	"list-inspections": func(x ctx, c *client.Client) (any, error) { return answered(c.Inspections(x, ep, pg)) },
 	"get-inspection": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.Inspection(x, ep, postrider.InspectionID{}))

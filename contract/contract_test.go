@@ -127,6 +127,18 @@ var unseen = map[string]string{
 	"* 409 destination_unsubscribed":                "the same",
 	"Problem.code = destination_unsubscribed":       "the same",
 	"Destination.state = refused":                   "a mail server does that, and there is none",
+	"get-source-state 200":                          "a test of the API has the database of a producer",
+	"SourceDatabase.*":                              "the same",
+	"list-rejected-rows 200":                        "the same",
+	"RejectedRow*":                                  "the same",
+	"retry-rejected-rows 200":                       "the same",
+	"discard-rejected-rows 200":                     "the same",
+	"get-event 404 row_*":                           "the same",
+	"Problem.code = row_*":                          "the same",
+	"SourceState.oldest_at is null: false":          "the same",
+	"SourceState.open_since is null: false":         "the same",
+	"SourceState.moved_until is null: false":        "the same",
+	"Expunge.outbox_error is null: false":           "a test of expunges has an outbox that is away",
 }
 
 // fleeting are states that depend on the moment, so that a request may miss them.
@@ -136,6 +148,9 @@ var fleeting = map[string]string{
 	"LastFailure.outcome = timed_out":               "the same",
 	"Node.started_at is null: false":                "the nodes of PostgreSQL have it, the one of SQLite has not",
 	"Node.started_at is null: true":                 "the one node of SQLite",
+	"SourceState.at is null: false":                 "a reader writes it some seconds after the source was stored",
+	"SourceState.error is null: false":              "the same",
+	"SourceState.error_since is null: false":        "the same",
 	"Node.status = dead":                            "from the death of a node until another has reclaimed what it leased",
 	"Node.status = leaving":                         "from the signal to a node until its end",
 	"TroubledEndpoint.reasons[] = disabled":         "an endpoint that was disabled for its failures, until a person enables it",
@@ -213,6 +228,7 @@ func (c *caller) drive() {
 	c.driveQuotas()
 	c.driveKeys()
 	c.driveDestinations()
+	c.driveSources()
 	c.driveAccess()
 	c.driveEventTypes()
 	c.driveSearch()

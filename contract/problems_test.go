@@ -27,7 +27,7 @@ var unknown = strings.NewReplacer(
 	"{delivery}", "dlv_01h455vb4pex5vsknk084sn02q", "{key}", "key_01h455vb4pex5vsknk084sn02q", "{session}", "ses_01h455vb4pex5vsknk084sn02q",
 	"{secret}", "sec_01h455vb4pex5vsknk084sn02q", "{replay}", "rpl_01h455vb4pex5vsknk084sn02q", "{expunge}", "xpg_01h455vb4pex5vsknk084sn02q",
 	"{destination}", "dst_01h455vb4pex5vsknk084sn02q", "{request}", "ins_01h455vb4pex5vsknk084sn02q",
-	"{attempt}", "1", "{name}", "no.such.type", "{part}", "events-2026-11-23-1",
+	"{attempt}", "1", "{name}", "no.such.type", "{part}", "events-2026-11-23-1", "{source}", "src_01h455vb4pex5vsknk084sn02q",
 )
 
 // bodies are the least that an operation takes whose body has to say something.
@@ -45,6 +45,9 @@ var bodies = map[string]string{
 	"backfill-endpoint":         `{"start_from": "2026-01-01T00:00:00Z"}`,
 	"count-backfill":            `{"start_from": "2026-01-01T00:00:00Z"}`,
 	"put-endpoint":              `{"url": "https://example.com/", "event_types": ["a"]}`,
+	"put-source":                `{"database_url": "postgres://reader@127.0.0.1:9/shop?sslmode=disable"}`,
+	"retry-rejected-rows":       `{"code": "not_found"}`,
+	"discard-rejected-rows":     `{"code": "not_found"}`,
 	"create-expunge":            `{"event": "evt_01h455vb4pex5vsknk084sn02q"}`,
 	"restore-archive":           `{}`,
 	"create-notice-destination": `{"channel": "slack", "address": "https://hooks.example/nobody"}`, // an email needs a public URL first

@@ -82,6 +82,7 @@ type cli struct {
 	Portal             portalCmd       `cmd:"" help:"Make links to the customer portal, and change how it looks."`
 	Sessions           sessionsCmd     `cmd:"" help:"List and revoke the sessions of the pages."`
 	Audit              auditCmd        `cmd:"" help:"List who changed, replayed, tested or looked at what, newest first."`
+	Sources            sourcesCmd      `cmd:"" help:"Read events from the outboxes of producers, and work with the rows that were rejected."`
 	Replay             replayCmd       `cmd:"" help:"Deliver again: a delivery, or an event to all its endpoints."`
 	NoticeDestinations destinationsCmd `cmd:"" name:"notice-destinations" help:"Say where notices are sent: email addresses and Slack-compatible webhooks."`
 	Notices            noticesCmd      `cmd:"" help:"List what people should know, newest first: endpoints that fail or were disabled, replays that have finished."`

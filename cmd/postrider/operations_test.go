@@ -117,6 +117,17 @@ var commandOf = map[string]string{
 	"revoke-secret":        "endpoints revoke-secret",
 	"reencrypt-secrets":    "secrets rotate-key",
 
+	"list-sources":          "sources list",
+	"get-source":            "sources get",
+	"get-source-state":      "sources state",
+	"put-source":            "sources put",
+	"delete-source":         "sources delete",
+	"pause-source":          "sources pause",
+	"resume-source":         "sources resume",
+	"list-rejected-rows":    "sources rejected",
+	"retry-rejected-rows":   "sources retry",
+	"discard-rejected-rows": "sources discard",
+
 	"list-event-types":  "event-types list",
 	"get-event-type":    "event-types get",
 	"create-event-type": "event-types put",

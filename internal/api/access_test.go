@@ -35,7 +35,7 @@ func TestAForeignCallerSeesNothing(t *testing.T) {
 		"{account}": acme.account, "{endpoint}": acme.endpoint, "{event}": acme.event, "{secret}": secret, "{session}": session,
 		"{delivery}": acme.delivery, "{key}": "key_01h455vb4pex5vsknk084sn02q", "{name}": "order.created",
 		"{replay}": replay, "{destination}": destination, "{expunge}": removal, "{request}": request, "{attempt}": "1",
-		"{part}": "events-2026-11-23-1",
+		"{part}": "events-2026-11-23-1", "{source}": "shop",
 	}
 	inPortal := w.as(w.portalSession(evil).Caller())
 	before := w.ledger(acme)

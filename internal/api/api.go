@@ -35,6 +35,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/api/accounts"
 	"github.com/postrider/postrider/internal/api/archives"
 	"github.com/postrider/postrider/internal/api/audit"
@@ -55,6 +56,7 @@ import (
 	"github.com/postrider/postrider/internal/api/search"
 	"github.com/postrider/postrider/internal/api/secrets"
 	"github.com/postrider/postrider/internal/api/sessions"
+	"github.com/postrider/postrider/internal/api/sources"
 	"github.com/postrider/postrider/internal/api/stats"
 	"github.com/postrider/postrider/internal/apikeys"
 	"github.com/postrider/postrider/internal/observe"
@@ -87,6 +89,7 @@ type Stores struct {
 	Search      search.Store
 	Secrets     secrets.Store
 	Sessions    sessions.Store
+	Sources     sources.Store
 	Stats       stats.Store
 	Values      rest.ValueStore
 	WhatIfs     store.WhatIfs
@@ -104,6 +107,7 @@ type Vault interface {
 	endpoints.Vault
 	secrets.Vault
 	notices.Vault
+	sources.Vault
 	rest.Terms
 }
 
@@ -137,6 +141,8 @@ type Deps struct {
 	Expunger    Expunger
 	Archive     Archive // nil: the server has no archive
 	Replayer    replays.Replayer
+	Outboxes    sources.Outboxes
+	Sources     sources.Readers    // nil: this process reads no sources
 	Cluster     operations.Cluster // nil: only this process uses the store
 }
 
@@ -204,7 +210,7 @@ type Handler struct {
 
 	sessions *sessions.Sessions
 	readers  *notices.Readers
-	comparer *events.Comparer
+	events   *events.Routes
 }
 
 // Sessions returns the sessions, which log people in and out.
@@ -214,7 +220,12 @@ func (h *Handler) Sessions() *sessions.Sessions { return h.sessions }
 func (h *Handler) Readers() *notices.Readers { return h.readers }
 
 // CompareArchive runs the jobs that compare archived events with changes of subscriptions, until ctx ends.
-func (h *Handler) CompareArchive(ctx context.Context) error { return h.comparer.Run(ctx) }
+func (h *Handler) CompareArchive(ctx context.Context) error { return h.events.Comparer.Run(ctx) }
+
+// Convert returns the event that a row of an outbox publishes, with the checks of a publish.
+func (h *Handler) Convert(ctx context.Context, b *apitypes.EventCreate) (postrider.Event, error) {
+	return h.events.Convert(ctx, b)
+}
 
 // Actions returns every action that an audit entry can have.
 func (h *Handler) Actions() []string {
@@ -232,8 +243,7 @@ func New(deps Deps, opts Options) *Handler {
 	for _, f := range a.features() {
 		f.Register(a.rest)
 	}
-	readers := &notices.Readers{Shared: a.shared, Store: deps.Stores.Notices, Vault: deps.Vault}
-	return &Handler{a.rest.Handler(), a.sessions, readers, a.comparer}
+	return &Handler{a.rest.Handler(), a.sessions, &notices.Readers{Shared: a.shared, Store: deps.Stores.Notices, Vault: deps.Vault}, a.events}
 }
 
 // feature is a part of the API that has its own folder.
@@ -247,7 +257,8 @@ type assembly struct {
 	rest     *rest.Router
 	shared   *rest.Shared
 	sessions *sessions.Sessions
-	comparer *events.Comparer
+	events   *events.Routes
+	sources  *sources.Routes
 	// forget empties this node's caches of keys and sessions, so that the node no longer accepts
 	// those that ended.
 	forget func()
@@ -266,7 +277,11 @@ func newAssembly(d Deps, opts Options) assembly {
 		Log: opts.Log,
 	})}
 	a.sessions = sessions.New(sessions.Deps{Shared: shared, Store: d.Stores.Sessions, Keys: keys, PublicURL: opts.PublicURL})
-	a.comparer = events.NewComparer(shared, d.Stores.WhatIfs, d.Archive)
+	a.sources = &sources.Routes{Shared: shared, Store: d.Stores.Sources, Vault: d.Vault, Outboxes: d.Outboxes, Readers: d.Sources}
+	a.events = &events.Routes{
+		Shared: shared, Store: d.Stores.Events, Publisher: d.Publisher, Comparer: events.NewComparer(shared, d.Stores.WhatIfs, d.Archive),
+		Rows: a.sources, MaxData: opts.MaxData, MaxBatch: opts.MaxBatch,
+	}
 	a.forget = func() { keys.Forget(); a.sessions.Forget() }
 	return a
 }
@@ -281,12 +296,11 @@ func (a *assembly) features() []feature {
 	secrets := &secrets.Routes{Shared: shared, Store: s.Secrets, Vault: a.Vault, Reencrypter: a.Reencrypter}
 	archives := &archives.Routes{Shared: shared, Store: s.Archives, Archive: a.Archive}
 	return []feature{
-		accounts, eventTypes, circuits, secrets, archives, a.sessions,
+		accounts, eventTypes, circuits, secrets, archives, a.sessions, a.events, a.sources,
 		endpoints.New(endpoints.Deps{
 			Shared: shared, Store: s.Endpoints, Guard: a.Guard, Verifier: a.Verifier, Vault: a.Vault, Publisher: a.Publisher,
 			Circuits: circuits, Secrets: secrets, Limits: accounts, Catalogue: eventTypes, Verify: o.Verify, Ping: o.Ping,
 		}),
-		&events.Routes{Shared: shared, Store: s.Events, Publisher: a.Publisher, Comparer: a.comparer, MaxData: o.MaxData, MaxBatch: o.MaxBatch},
 		&deliveries.Routes{Shared: shared, Store: s.Deliveries, Letters: s.DeadLetters, Circuits: circuits, Describer: a.Describer},
 		&replays.Routes{Shared: shared, Store: s.Replays, Replayer: a.Replayer, Retention: o.Retention},
 		&expunges.Routes{Shared: shared, Store: s.Expunges, Archive: archives, Expunger: a.Expunger, FilesHeld: o.FilesHeld},

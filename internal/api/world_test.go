@@ -18,8 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/api"
 	"github.com/postrider/postrider/internal/apikeys"
@@ -29,9 +27,10 @@ import (
 	"github.com/postrider/postrider/internal/secrets"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/memory"
+	"github.com/postrider/postrider/internal/testkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 // world is an API over a memory store, with an admin's key.
 type world struct {
@@ -43,6 +42,7 @@ type world struct {
 	receiver  *receiver
 	admin     string
 	log       *buffer
+	producer  string // address of the databases of sources; empty: they cannot be reached
 }
 
 func newWorld(tb testing.TB) *world {
@@ -72,7 +72,7 @@ func newWorldWith(tb testing.TB, over store.Store, archive api.Archive, opts api
 		Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Describer: describer{},
 		Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: replayer(over, w.ids),
 		Expunger: expunge.New(roles, expunge.Options{}), Archive: archive,
-		IDs: w.ids,
+		IDs: w.ids, Outboxes: w, Sources: deaf{},
 	}, opts)
 	w.admin = w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeAdmin}})
 	return w
@@ -484,6 +484,13 @@ func (vault) Terms(ctx context.Context, account postrider.AccountID, paths []pos
 	return finder().Terms(ctx, account, paths, values)
 }
 
+func (vault) EncryptSource(_ context.Context, s *postrider.Source, password string) error {
+	if s.Password = nil; password != "" {
+		s.Password = reverse(s.ID.String(), password)
+	}
+	return nil
+}
+
 func (vault) Unsign(text string) ([]byte, error) {
 	payload, ok := strings.CutPrefix(text, "signed-")
 	if !ok {
@@ -563,6 +570,6 @@ func storesOf(s store.Store) api.Stores {
 	return api.Stores{
 		Names: s, Callers: s, AuditLog: s, Accounts: s, Archives: s, Audit: s, Circuits: s, DeadLetters: s, Deliveries: s,
 		Endpoints: s, Events: s, EventTypes: s, Expunges: s, Hold: s, Inspections: s, Keys: s, Notices: s, Operations: s, Portal: s,
-		Replays: s, Search: s, Secrets: s, Sessions: s, Stats: s, Values: s, WhatIfs: s,
+		Replays: s, Search: s, Secrets: s, Sessions: s, Sources: s, Stats: s, Values: s, WhatIfs: s,
 	}
 }

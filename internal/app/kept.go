@@ -54,7 +54,7 @@ func newKept(ctx context.Context, b base, opened store.Store) (_ *kept, err erro
 	k.janitor = janitor.New(janitor.Store{
 		Upkeep: s, Retention: s, Health: s, Time: s, Queue: s, Directory: s, History: s, NoticeLog: s, Rollups: s, OutboxRows: s,
 	}, toJanitor)
-	toExpunger.CancelDeleted = k.janitor.CancelDeleted
+	toExpunger.CancelDeleted, toExpunger.Outboxes = k.janitor.CancelDeleted, k.outboxes()
 	k.expunger = expunge.New(expunge.Store{Expunges: s, Ledger: s, Directory: s, Archived: s, Audit: s, Time: s}, toExpunger)
 	return k, nil
 }

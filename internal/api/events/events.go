@@ -41,6 +41,7 @@ type Routes struct {
 	Store     Store
 	Publisher Publisher
 	Comparer  *Comparer
+	Rows      Rows
 	// MaxData is the largest data of one event, in bytes. MaxBatch is the largest body of a batch,
 	// in bytes.
 	MaxData  int
@@ -62,8 +63,10 @@ func (s *Routes) Register(rt *rest.Router) {
 	}, s.listEvents)
 	rest.Handle(rt, rest.Route{
 		Name: "get-event", Path: "GET /events/{event}",
-		Summary: "Get an event with its data",
-		Scope:   read,
+		Summary:     "Get an event with its data",
+		Description: "The id is that of the event or, if it was read from an outbox, that of its row, obx_….",
+		Codes:       []string{"row_waiting", "row_rejected"},
+		Scope:       read,
 	}, s.getEvent)
 	rest.Handle(rt, rest.Route{
 		Name: "explain-event", Path: "GET /events/{event}/explain",
@@ -149,7 +152,12 @@ func (s *Routes) listWhere(ctx context.Context, where string, q store.EventQuery
 	return rest.RespondPage(viewFor(ctx))(page, err)
 }
 
-// getEvent returns one event and its data.
+// getEvent returns one event and its data. If the path names a row of an outbox that is not published, the
+// response says where the row is.
 func (s *Routes) getEvent(ctx context.Context, in *rest.EventPath) (*rest.Reply[apitypes.Event], error) {
-	return rest.RespondWith(viewFor(ctx))(s.Names.Event(ctx, in.Event))
+	e, err := s.Names.Event(ctx, in.Event)
+	if row, other := rest.ParseID[postrider.OutboxID](in.Event); other == nil && errors.Is(err, postrider.ErrNotFound) {
+		err = s.Rows.Unpublished(ctx, row)
+	}
+	return rest.RespondWith(viewFor(ctx))(e, err)
 }

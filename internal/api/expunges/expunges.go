@@ -157,6 +157,7 @@ func (s *Routes) viewExpunge(e postrider.Expunge) apitypes.Expunge {
 		ID: e.ID, Event: render.OrNull(e.Event), Endpoint: render.OrNull(e.Endpoint), Account: e.Account, CreatedBy: e.By,
 		CreatedAt: render.Instant(e.CreatedAt), EndedAt: render.TimeOrNull(e.EndedAt),
 		Removed: apitypes.ExpungeCounts(e.Removed), SHA256: hex.EncodeToString(e.Digest[:]), ArchiveError: render.OrNull(e.Archive.Fault),
+		OutboxRows: e.Outbox.Removed, OutboxError: render.OrNull(e.Outbox.Fault),
 		StillHeld: []string{"backups_without_list", "audit_log", "logs"},
 	}
 	if s.Expunger.List() != "" {

@@ -96,6 +96,7 @@ func (s *server) audit(ctx context.Context, r Route, out any, err error) error {
 	case entry.Object == "account" && !c.Account.IsZero():
 		entry.ObjectID = c.Account.String()
 	}
+	entry.ObjectID = cmp.Or(c.object, entry.ObjectID)
 	about := describeReply(out)
 	if c.created { // the path names an object that did not exist
 		entry.ObjectID = about.id
@@ -150,6 +151,9 @@ func (c *Info) path(parameter string) string {
 	value := c.request.PathValue(parameter)
 	return strings.ToValidUTF8(value[:min(len(value), MaxName)], "")
 }
+
+// Object sets the id of the object in the audit entry of a request whose path names it by a name.
+func (c *Info) Object(id string) { c.object = id }
 
 // SearchesData says that the request searches the data of events for the values at the paths. It gets an
 // audit entry with the paths, and without the value.

@@ -51,6 +51,8 @@ type Info struct {
 	// endpoint is the endpoint that the request names. Zero: the request names none, or the
 	// endpoint is not found yet. Set by Names.
 	endpoint postrider.EndpointID
+	// object is the id of the object of the request, if the path may name it by a name. Object sets it.
+	object string
 	// Event is the event that the request published. For a batch it is the first event. Zero: the
 	// request published no event.
 	Event postrider.EventID

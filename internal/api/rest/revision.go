@@ -95,10 +95,12 @@ func describeCreated(op huma.Operation) {
 
 // noteRevision adds the ETag to a response, and returns its status.
 func (a *responseWriter) noteRevision(status int) int {
-	if status/100 != 2 || a.info.tag == "" {
+	if status/100 != 2 {
 		return status
 	}
-	a.Header().Set("ETag", a.info.tag)
+	if a.info.tag != "" {
+		a.Header().Set("ETag", a.info.tag)
+	}
 	if a.info.created {
 		return http.StatusCreated
 	}

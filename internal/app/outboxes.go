@@ -1,0 +1,61 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/egress"
+	"github.com/postrider/postrider/internal/outbox"
+	"github.com/postrider/postrider/internal/secrets"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// outboxes connects to the databases of sources. Operators name them, so they may be in private networks.
+type outboxes struct {
+	store store.Sources
+	vault *secrets.Vault
+}
+
+func (k *kept) outboxes() outboxes { return outboxes{k.store, k.secrets.Vault} }
+
+// Open connects to the database of the source. The caller closes the result.
+func (o outboxes) Open(ctx context.Context, s postrider.Source) (*outbox.DB, error) {
+	password, err := o.vault.DecryptSource(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return outbox.Open(ctx, outbox.Config{URL: s.URL, Password: password, CA: s.CA, Dial: egress.DialOperator})
+}
+
+// expungeTime is the time for which an expunge waits for one database.
+const expungeTime = 30 * time.Second
+
+// Expunge removes all rows of an account from the outboxes of all sources.
+func (o outboxes) Expunge(ctx context.Context, account ...string) (rows int64, err error) {
+	sources, err := o.store.Sources(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, s := range sources {
+		n, away := o.expungeOf(ctx, s, account)
+		rows += n
+		if away != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", s.Name, away))
+		}
+	}
+	return rows, err
+}
+
+func (o outboxes) expungeOf(ctx context.Context, s postrider.Source, account []string) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, expungeTime)
+	defer cancel()
+	db, err := o.Open(ctx, s)
+	if err != nil {
+		return 0, err
+	}
+	defer db.Close()
+	return db.Expunge(ctx, account...)
+}

@@ -16,7 +16,7 @@ type Notice struct {
 	ID      NoticeID  // contains the time of writing
 	Account AccountID // account whose owner sees the notice; zero: only operators see it
 	Kind    NoticeKind
-	// Id of the endpoint, replay job or account, as text; for chore.failing the name of the chore;
+	// Id of the endpoint, replay job, account or source, as text; for chore.failing the name of the chore;
 	// for the disk kinds the folder of the store.
 	Object     string
 	Occurrence string            // distinguishes the notice from others of its Kind and Object
@@ -76,13 +76,21 @@ const (
 	// NoticeDiskRecovered: after NoticeDiskFilling or NoticeDiskFull, the disk is below
 	// [DiskRecovered]. Details: used_percent.
 	NoticeDiskRecovered NoticeKind = "disk.recovered"
+	// NoticeSourceStopped: nothing is read from a source. Details: source (its name), failing_since. The
+	// source has the error.
+	NoticeSourceStopped NoticeKind = "source.stopped"
+	// NoticeSourceRecovered: after NoticeSourceStopped, the source is read again. Details: source.
+	NoticeSourceRecovered NoticeKind = "source.recovered"
+	// NoticeSourceRejected: rows of a source were rejected and wait for a person. Details: source, rejected
+	// (their number). At most one per 24 hours.
+	NoticeSourceRejected NoticeKind = "source.rejected"
 )
 
 // NoticeKinds lists every kind.
 var NoticeKinds = []NoticeKind{
 	NoticeFailing, NoticeDisabling, NoticeDisabled, NoticeRecovered, NoticeCircuitOpen, NoticeBacklogFull,
 	NoticeConditionFailed, NoticeDeadLetters, NoticeExpiring, NoticeExpired, NoticeReplay, NoticeQuota, NoticeChore,
-	NoticeDiskFilling, NoticeDiskFull, NoticeDiskRecovered,
+	NoticeDiskFilling, NoticeDiskFull, NoticeDiskRecovered, NoticeSourceStopped, NoticeSourceRecovered, NoticeSourceRejected,
 }
 
 // OfInstallation reports whether every notice of the kind is about the installation, so that only
@@ -90,7 +98,7 @@ var NoticeKinds = []NoticeKind{
 // of a replay job over several accounts.
 func (k NoticeKind) OfInstallation() bool {
 	switch k {
-	case NoticeChore, NoticeDiskFilling, NoticeDiskFull, NoticeDiskRecovered:
+	case NoticeChore, NoticeDiskFilling, NoticeDiskFull, NoticeDiskRecovered, NoticeSourceStopped, NoticeSourceRecovered, NoticeSourceRejected:
 		return true
 	default:
 		return false
@@ -209,6 +217,51 @@ func (u DiskUse) Notice(folder string, last Notice, now time.Time) (Notice, bool
 		n.Occurrence = noticeTime(now)
 	}
 	return n, true
+}
+
+// sourceSilent is the age of the state of a source from which on nobody reads it. Its reader writes the state
+// every 10 s, and another node takes the source over within 10 s.
+const sourceSilent = time.Minute
+
+// StoppedSince returns since when nothing is read from the source at the time now; zero: it is read, or a
+// person has paused it.
+func (s Source) StoppedSince(now time.Time) time.Time {
+	at := s.State.At
+	if at.Before(s.CreatedAt) {
+		at = s.CreatedAt
+	}
+	switch {
+	case s.Paused:
+		return time.Time{}
+	case s.State.Error != "":
+		return s.State.ErrorSince
+	case now.Sub(at) > sourceSilent:
+		return at
+	}
+	return time.Time{}
+}
+
+// StoppedNotice returns the notice of a source from which nothing is read since the time.
+func (s Source) StoppedNotice(since time.Time) Notice {
+	return Notice{
+		Kind: NoticeSourceStopped, Object: s.ID.String(), Occurrence: noticeTime(since),
+		Details: map[string]string{"source": s.Name, "failing_since": noticeTime(since)},
+	}
+}
+
+// RecoveredNotice returns the notice of a source that is read again, after the notice that it had stopped.
+func (s Source) RecoveredNotice(stopped Notice) Notice {
+	return Notice{
+		Kind: NoticeSourceRecovered, Object: s.ID.String(), Occurrence: stopped.Occurrence, Details: map[string]string{"source": s.Name},
+	}
+}
+
+// RejectedNotice returns the notice of a source with rejected rows.
+func (s Source) RejectedNotice() Notice {
+	return Notice{
+		Kind: NoticeSourceRejected, Object: s.ID.String(),
+		Details: map[string]string{"source": s.Name, "rejected": strconv.FormatInt(s.State.Rejected, 10)},
+	}
 }
 
 // Every limits the notice to one in each period. It is for a fact that lasts.

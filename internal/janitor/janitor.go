@@ -148,6 +148,8 @@ type Rollups interface {
 
 // OutboxRows is what a janitor needs of [store.Sources].
 type OutboxRows interface {
+	// Sources is [store.Sources]'s.
+	Sources(ctx context.Context) ([]postrider.Source, error)
 	// ForgetRows is [store.Sources]'s.
 	ForgetRows(ctx context.Context, before time.Time, n int) (int, error)
 }
@@ -240,6 +242,7 @@ func (j *Janitor) chores() []chore {
 		{name: "assess endpoint health", do: (&assessor{Janitor: j}).chunk},
 		{name: "notice open circuits", do: (&circuitWatcher{Janitor: j}).chunk},
 		{name: "notice dead letters", do: (&deathWatcher{reminder: reminder{Janitor: j, period: daily}}).chunk},
+		{name: "notice stopped sources", do: (&sourceWatcher{reminder: reminder{Janitor: j, period: daily}}).chunk},
 		{name: "notice used quotas", do: j.tellOfQuotas, wait: watchEvery},
 		{name: "notice expiring dead letters", do: (&expiryWatcher{reminder: reminder{Janitor: j, period: weekly}}).chunk, wait: daily},
 	}

@@ -48,6 +48,9 @@ func (u *upkeep) note(chore string) {
 	u.calls[chore] = append(u.calls[chore], time.Since(u.start).Seconds())
 }
 
+// Sources finds none.
+func (u *upkeep) Sources(context.Context) ([]postrider.Source, error) { return nil, nil }
+
 func (u *upkeep) RollUp(context.Context, int) (int, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -41,6 +41,11 @@ const (
 
 	Keys Name = "secrets.keys"
 
+	SourceConnect     Name = "source.connect"
+	SourceLag         Name = "source.lag"
+	SourceTransaction Name = "source.open_transaction"
+	SourceReplicas    Name = "source.replicas"
+
 	ListenAPI   Name = "network.listen"
 	ListenOps   Name = "network.ops_listen"
 	DNS         Name = "network.dns"

@@ -24,6 +24,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/doctor"
 	"github.com/postrider/postrider/internal/drivers"
@@ -83,8 +84,7 @@ func Examine(ctx context.Context, of config.Config, faults error, up Checkup) do
 	return doctor.NewReport(up.Version, checks)
 }
 
-// examinePostgres checks the database, the keys and the memory. The keys and the memory are checked
-// here because both depend on the content of the database.
+// examinePostgres checks the database, and what depends on its content: the keys, the sources and the memory.
 func (c setup) examinePostgres(ctx context.Context, nodes int) []doctor.Check {
 	dsn, err := c.DSN()
 	if err != nil {
@@ -107,10 +107,16 @@ func (c setup) examinePostgres(ctx context.Context, nodes int) []doctor.Check {
 		checks = append(checks, doctor.Unseen(found.Size))
 	}
 	values := sealed{nil, func() (reader, error) { return postgres.OpenSealed(ctx, dsn) }}
-	return append(checks, c.examineKeys(ctx, found.Tables.Has, values), c.examineMemory(found.Endpoints))
+	return append(checks, c.examineStore(ctx, found.Tables.Has, found.Endpoints, values)...)
 }
 
-// examineSQLite checks the data folder, the keys and the memory.
+// examineStore checks what depends on the content of a store: the keys, the sources and the memory.
+func (c setup) examineStore(ctx context.Context, version int64, endpoints int, values sealed) []doctor.Check {
+	checks := append(one(c.examineKeys(ctx, version, values)), c.examineSources(ctx, version, values)...)
+	return append(checks, c.examineMemory(endpoints))
+}
+
+// examineSQLite checks the data folder, and what depends on its content: the keys, the sources and the memory.
 func (c setup) examineSQLite(ctx context.Context) []doctor.Check {
 	found := sqlite.Examine(ctx, c.DataDir)
 	checks := found.Checks()
@@ -118,13 +124,14 @@ func (c setup) examineSQLite(ctx context.Context) []doctor.Check {
 		checks = append(checks, disk.Check(doctor.SQLiteDisk, found.Disk))
 	}
 	values := sealed{found.Unread, func() (reader, error) { return sqlite.OpenSealed(c.DataDir) }}
-	return append(checks, c.examineKeys(ctx, found.Tables.Has, values), c.examineMemory(found.Endpoints))
+	return append(checks, c.examineStore(ctx, found.Tables.Has, found.Endpoints, values)...)
 }
 
-// reader reads the encrypted values of a store.
+// reader reads the encrypted values of a store, and the sources, which have some.
 type reader interface {
 	secrets.Reader
 	io.Closer
+	Sources(ctx context.Context) ([]postrider.Source, error)
 }
 
 // sealed opens the encrypted values of a store.

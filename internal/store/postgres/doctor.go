@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/doctor"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/sqlstore"
@@ -361,6 +362,9 @@ func (s *Sealed) Keyring(ctx context.Context) ([]byte, error) { return s.store.K
 func (s *Sealed) EncryptedValues(ctx context.Context, after store.EncryptedID, limit int) ([]store.EncryptedValue, error) {
 	return s.store.EncryptedValues(ctx, after, limit)
 }
+
+// Sources is part of [store.Sources].
+func (s *Sealed) Sources(ctx context.Context) ([]postrider.Source, error) { return s.store.Sources(ctx) }
 
 // Close closes the connection.
 func (s *Sealed) Close() error { return s.store.Close() }

@@ -156,7 +156,7 @@ func (w *world) trouble(path string) string {
 func TestPages(t *testing.T) {
 	t.Parallel()
 	for _, s := range slices.Concat(states, ledgerStates, replayStates, auditStates, noticeStates, destinationStates, archiveStates,
-		tailStates, whyNotStates) {
+		tailStates, whyNotStates, sourceStates) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, web.Options{})

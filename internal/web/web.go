@@ -51,6 +51,7 @@ import (
 	"github.com/postrider/postrider/internal/web/payload"
 	"github.com/postrider/postrider/internal/web/replays"
 	"github.com/postrider/postrider/internal/web/search"
+	"github.com/postrider/postrider/internal/web/sources"
 	"github.com/postrider/postrider/internal/web/start"
 	"github.com/postrider/postrider/internal/web/traffic"
 )
@@ -94,6 +95,7 @@ func New(deps Deps, opts Options) *Handler {
 		accounts.Feature(),
 		access.Feature(deps.Identity),
 		notices.Feature(deps.Readers),
+		sources.Feature(),
 		archive.Feature(),
 		audit.Feature(),
 		home.Feature(),

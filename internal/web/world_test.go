@@ -81,6 +81,7 @@ func newWorldOf(tb testing.TB, opts web.Options, of api.Options, archived bool) 
 		Stores: storesOf(over), Clock: over.Clock(), Publisher: &publisher{over, w.ids}, Guard: guard{}, Verifier: receiver{},
 		Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Pacer: w, Canceller: deaf{},
 		Replayer: replay.New(over, routing.New(over, routing.Options{}), nil, replay.Options{IDs: w.ids}), Expunger: deaf{}, IDs: w.ids,
+		Outboxes: noOutboxes{},
 	}
 	if archived {
 		deps.Archive = w.archive
@@ -460,6 +461,6 @@ func storesOf(s store.Store) api.Stores {
 	return api.Stores{
 		Names: s, Callers: s, AuditLog: s, Accounts: s, Archives: s, Audit: s, Circuits: s, DeadLetters: s, Deliveries: s,
 		Endpoints: s, Events: s, EventTypes: s, Expunges: s, Hold: s, Inspections: s, Keys: s, Notices: s, Operations: s, Portal: s,
-		Replays: s, Search: s, Secrets: s, Sessions: s, Stats: s, Values: s, WhatIfs: s,
+		Replays: s, Search: s, Secrets: s, Sessions: s, Sources: s, Stats: s, Values: s, WhatIfs: s,
 	}
 }

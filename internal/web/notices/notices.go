@@ -94,6 +94,8 @@ func noticeRowOf(v *page.Visit, n apitypes.Notice) noticeRow {
 		row.Endpoint = id
 	} else if _, err := postrider.ParseID[postrider.ReplayID](n.Object); err == nil {
 		row.Path = v.Path("replays", n.Object)
+	} else if _, err := postrider.ParseID[postrider.SourceID](n.Object); err == nil {
+		row.Path = v.Path("sources", n.Object)
 	} else if _, err := postrider.ParseID[postrider.AccountID](n.Object); err == nil && v.Who == page.Operators {
 		row.Path = v.Path("accounts", n.Object)
 	}

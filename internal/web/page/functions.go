@@ -204,6 +204,7 @@ const lowRate = 0.95
 var tones = map[string]string{
 	"enabled": "good", "closed": "good", "healthy": "good", "delivered": "good", "accepted": "good", "active": "good", "done": "good",
 	"pending": "busy", "half_open": "busy", "running": "busy", "in_flight": "busy",
+	"reading": "good", "starting": "busy", "stopped": "bad",
 	"alive": "good", "leaving": "warn", "circuit_open": "bad", "failing": "warn", "dead_letters": "bad",
 	"paused": "warn", "warned": "warn", "throttled": "warn", "waiting": "warn", "unsubscribed": "warn", "lost": "warn", "expiring": "warn",
 	"refused": "bad", "open": "bad", "dead": "bad", "disabled": "bad", "rejected": "bad", "gone": "bad", "unreachable": "bad",

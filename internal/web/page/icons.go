@@ -12,6 +12,7 @@ var icons = map[string]string{
 	"dead_letters": icon(`<path d="M2 4.500h12v8H2zM2 5l6 4 6-4M5.500 1.500l5 0"/>`),
 	"replays":      icon(`<path d="M3 8a5 5 0 1 0 1.500-3.500L3 6m0-3.500V6h3.500"/>`),
 	"event_types":  icon(`<path d="M2.500 3h5l6 6-4.500 4.500-6.500-6zM5.500 6h0"/>`),
+	"sources":      icon(`<ellipse cx="6" cy="4" rx="4" ry="2"/><path d="M2 4v6.500c0 1.100 1.800 2 4 2M10 4v3M8 10.500h6m-2.500-2.500 2.500 2.500-2.500 2.500"/>`),
 	"api_keys":     icon(`<circle cx="5" cy="10.500" r="2.500"/><path d="M7 9l6-6m-2 2 1.500 1.500M9.500 6.500 11 8"/>`),
 	"archive":      icon(`<path d="M2 3h12v3H2zM3 6v7.500h10V6M6.500 9h3"/>`),
 	"audit":        icon(`<path d="M3.500 2h9v12h-9zM6 5.500h4M6 8h4M6 10.500h2"/>`),

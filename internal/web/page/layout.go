@@ -127,6 +127,7 @@ var navigation = []struct {
 	{"destinations", "notice-destinations", "m", Operators | Customers, postrider.ScopeWebhooksRead},
 	{"accounts", "accounts", "a", Operators, postrider.ScopeWebhooksRead},
 	{"event_types", "event-types", "t", Operators | Customers, postrider.ScopeWebhooksRead},
+	{"sources", "sources", "b", Operators, postrider.ScopeAdmin},
 	{"api_keys", "api-keys", "k", Operators, postrider.ScopeAdmin},
 	{"sessions", "sessions", "s", Operators, postrider.ScopeAdmin},
 	{"audit", "audit", "u", Operators, postrider.ScopeAdmin},

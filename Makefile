@@ -26,7 +26,7 @@ help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: setup ## All that CI runs: format, lint, module files, vet, tests with the race detector, fuzzing, receivers' libraries, the contract of the API, the pages, the alerts, the chart.
+test: setup ## All that CI runs: format, lint, module files, vet, tests with the race detector, fuzzing, receivers' libraries, the contract of the API, the pages, the alerts, the chart, publishing in transactions.
 	$(LINT) fmt --diff
 	$(LINT) run
 	go mod tidy -diff
@@ -34,10 +34,10 @@ test: setup ## All that CI runs: format, lint, module files, vet, tests with the
 	GORACE=atexit_sleep_ms=0 go test $(RACE) -shuffle=on $(TESTFLAGS) $$(go list ./... | grep -v /cmd/postrider$$)
 	go test -shuffle=on $(TESTFLAGS) ./cmd/postrider
 	$(MAKE) fuzz FUZZTIME=2s FUZZFLAG=
-	$(MAKE) --jobs=2 --output-sync=target browser contract compat oidc deploy newest-postgres
+	$(MAKE) --jobs=2 --output-sync=target browser contract compat outboxtest oidc deploy newest-postgres
 
 .PHONY: setup
-setup: ## Install what the tests need and is missing: PostgreSQL 15, PgBouncer, a C compiler for the race detector, curl, Python, Node.js, Java, Maven, PHP, Ruby, Mono, Rust, systemd, lintian, Prometheus, Chromium.
+setup: ## Install what the tests need and is missing: PostgreSQL 15, PgBouncer, a C compiler for the race detector, curl, Python, Node.js, Java, Maven, PHP, Ruby with Active Record, Mono, Rust, systemd, lintian, Prometheus, Chromium.
 	@missing=; \
 	[[ -x $(PGBIN)/postgres ]] || missing+=' postgresql-15'; \
 	[[ -x /usr/sbin/pgbouncer ]] || missing+=' pgbouncer'; \
@@ -52,6 +52,7 @@ setup: ## Install what the tests need and is missing: PostgreSQL 15, PgBouncer, 
 	python3 -c 'import cryptography' 2>/dev/null || missing+=' python3-cryptography'; \
 	command -v php >/dev/null || missing+=' php-cli'; \
 	command -v ruby >/dev/null || missing+=' ruby'; \
+	ruby -e 'require "active_record"; require "pg"' 2>/dev/null || missing+=' ruby-activerecord ruby-pg'; \
 	command -v mcs >/dev/null || missing+=' mono-mcs mono-runtime libmono-system-core4.0-cil'; \
 	command -v cargo >/dev/null || missing+=' cargo-web rustc-web'; \
 	command -v systemd-analyze >/dev/null || missing+=' systemd'; \
@@ -88,13 +89,19 @@ test-postgres: setup ## Test the store on every major version of PostgreSQL that
 # files are in memory where /dev/shm has 8 GB free, but for what Go builds.
 SHM := $(shell if [[ $$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1) -gt 8000000 ]]; then echo /dev/shm; fi)
 DISK := $(or $(TMPDIR),/tmp)
-browser contract compat oidc deploy: export GOTMPDIR := $(DISK)
-browser contract compat oidc deploy: export TMPDIR := $(or $(SHM),$(DISK))
+browser contract compat outboxtest oidc deploy: export GOTMPDIR := $(DISK)
+browser contract compat outboxtest oidc deploy: export TMPDIR := $(or $(SHM),$(DISK))
 
 .PHONY: compat
 compat: ## Let receivers' own libraries verify what the server sends; see compat/README.md.
 	cd compat && go mod tidy -diff
 	cd compat && go test -count=1 -vet=all -v .
+
+.PHONY: outboxtest
+outboxtest: ## Run the programs of docs/outbox, which publish in their transactions, and hold the promises about that.
+	cd outboxtest && go mod tidy -diff
+	cd outboxtest && go vet ./...
+	cd outboxtest && go test -count=1 -vet=all -v .
 
 .PHONY: fips
 fips: ## Build with the module that is certified for FIPS 140-3, and have the program start, sign and verify. A cold build takes minutes.

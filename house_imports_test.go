@@ -280,6 +280,9 @@ var houseImports = []struct{ folder, allowed, why string }{
 		"compat", "github.com/google/go-github github.com/standard-webhooks github.com/stripe/stripe-go github.com/svix/svix-webhooks",
 		"a module of its own: other people's verifiers, and not one line of ours",
 	},
+	{"outboxtest", "github.com/jackc/pgx/v5", "a module of its own: the outbox as its producers see it, and not one line of ours"},
+	{"outboxtest/pgx", "github.com/jackc/pgx/v5", "a program of a producer's author, shown in docs/outbox"},
+	{"outboxtest/database-sql", "github.com/jackc/pgx/v5", "a program of a producer's author, shown in docs/outbox"},
 	{"oidctest", "github.com/zitadel/oidc/v3", "a module of its own: another's identity provider, and not one line of ours"},
 	{"contract", "github.com/santhosh-tekuri/jsonschema", "a module of its own: the API as its clients see it, and not one line of ours"},
 	{

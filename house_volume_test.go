@@ -32,7 +32,7 @@ const columns = 140
 const longText = 80
 
 // besideTheProduct reports whether a file belongs to a program or package that no user runs.
-var besideTheProduct = inside("test", "bench", "release", "contract", "internal/testkit", "internal/config/configtest",
+var besideTheProduct = inside("test", "bench", "release", "contract", "outboxtest", "internal/testkit", "internal/config/configtest",
 	"internal/store/storetest", "internal/store/memory")
 
 // volume is the size of a file or package.

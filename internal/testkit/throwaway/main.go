@@ -1,7 +1,8 @@
 // Command throwaway starts a PostgreSQL server for the tests of modules that cannot import package
 // testkit. It writes the DSN of an empty database to its standard output. The input line stop ends
 // the server at once; the line start starts it again with the same files. The answer to each is the
-// line ok. When the standard input ends, the server ends and its files are removed.
+// line ok. When the standard input ends, the server ends and its files are removed. Its arguments are
+// configuration parameters of the server, as name=value.
 package main
 
 import (
@@ -21,7 +22,7 @@ func main() {
 }
 
 func run() error {
-	cluster, err := testkit.StartPostgres("")
+	cluster, err := testkit.StartPostgres("", os.Args[1:]...)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,11 @@ func TestDocumentedCommandsExist(t *testing.T) {
 	if err != nil || len(pages) < 20 {
 		t.Fatalf("%d pages, %v", len(pages), err)
 	}
-	for _, page := range append(pages, "../../docs/portal.md") {
+	stacks, err := filepath.Glob("../../docs/outbox/*.md")
+	if err != nil || len(stacks) < 7 {
+		t.Fatalf("%d pages of stacks, %v", len(stacks), err)
+	}
+	for _, page := range append(append(pages, stacks...), "../../docs/portal.md", "../../docs/outbox.md") {
 		t.Run(filepath.Base(page), func(t *testing.T) {
 			t.Parallel()
 			text, err := os.ReadFile(page)
@@ -55,6 +59,7 @@ var (
 	inBlock     = regexp.MustCompile(`(?m)^(?: {4,}|\$ )(?:[A-Z_]+=\S+ )*(?:runuser -u postrider -- )?(?:[./a-z]*/)?postrider (.+)`)
 	inSentence  = regexp.MustCompile("`postrider ([^`\n]+)")
 	oneWord     = regexp.MustCompile(`[^\s"']*(?:"[^"]*"|'[^']*')|\S+`)
+	redirection = regexp.MustCompile(` > [^"']+$`)
 	placeholder = regexp.MustCompile(`\b([a-z]{2,3}_)[0-9a-z]*…`)
 )
 
@@ -67,6 +72,7 @@ func documentedCommands(page string, where *regexp.Regexp) (commands [][]string)
 	for _, match := range where.FindAllStringSubmatch(page, -1) {
 		line, _, _ := strings.Cut(match[1], " #")
 		line, _, _ = strings.Cut(strings.TrimSuffix(line, " …"), " |")
+		line = redirection.ReplaceAllString(line, "")
 		var words []string
 		for _, word := range oneWord.FindAllString(line, -1) {
 			words = append(words, strings.NewReplacer(`"`, "", "'", "").Replace(word))
@@ -80,9 +86,9 @@ func documentedCommands(page string, where *regexp.Regexp) (commands [][]string)
 // TestDocumentedCommandsExist would check none.
 func TestDocumentedCommandsAreFound(t *testing.T) {
 	t.Parallel()
-	const page = "`postrider ready` and\n\n    runuser -u postrider -- /usr/bin/postrider doctor\n    A=b postrider serve --x \\\n        --from=\"A <a@b.example>\"   # why\n$ postrider nodes | head\n"
+	const page = "`postrider ready` and\n\n    runuser -u postrider -- /usr/bin/postrider doctor\n    A=b postrider serve --x \\\n        --from=\"A <a@b.example>\"   # why\n$ postrider nodes | head\n$ postrider version > file\n"
 	got := append(documentedCommands(page, inBlock), documentedCommands(page, inSentence)...)
-	want := [][]string{{"doctor"}, {"serve", "--x", "--from=A <a@b.example>"}, {"nodes"}, {"ready"}}
+	want := [][]string{{"doctor"}, {"serve", "--x", "--from=A <a@b.example>"}, {"nodes"}, {"version"}, {"ready"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("commands (-want +got):\n%s", diff)
 	}

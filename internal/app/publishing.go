@@ -28,7 +28,7 @@ func newPublishing(b base, k *kept, s *sending) *publishing {
 	})
 	p.quotas = quota.New(p.ingest, k.store, quota.Options{Defaults: b.config.Quotas(), Hooks: b.hooks(), Log: b.logOf("quota")})
 	p.backlogs = quota.NewBacklogs(k.store, quota.BacklogOptions{
-		Default: b.config.QuotaBacklog, Leads: s.dispatcher.Leads, Notify: s.table.Notify, IDs: k.ids,
+		Default: b.config.QuotaBacklog, Leads: func() bool { return s.dispatcher.Owns([16]byte{}) }, Notify: s.table.Notify, IDs: k.ids,
 		Hooks: b.hooks(), Log: b.logOf("quota"),
 	})
 	p.notify = notify.New(k.store, p.ingest, s.table, notify.Options{Hooks: b.hooks(), Log: b.logOf("notify")})

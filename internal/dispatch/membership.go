@@ -286,12 +286,15 @@ func (d *Dispatcher) Joined() error {
 	return err
 }
 
-// Leads reports whether this node does the work that one node does for all. It does if it is the
-// only node, or owned the first shard at the last heartbeat. For a moment two nodes may lead, or
-// none.
-func (d *Dispatcher) Leads() bool {
-	owned := d.cluster.owned.Load()
-	return d.opts.Cluster.Nodes == nil || owned != nil && owned[0]
+// Owns reports whether this node owns the shard of an id, as of its last heartbeat. Without other
+// nodes it owns all. The node that owns the zero id does the work that one node does for all. For a
+// moment two nodes may own a shard, or none.
+func (d *Dispatcher) Owns(id [16]byte) bool {
+	if d.opts.Cluster.Nodes == nil {
+		return true
+	}
+	owned, until := d.cluster.owned.Load(), d.cluster.until.Load()
+	return owned != nil && until != nil && time.Now().Before(*until) && owned[store.Shard(id)]
 }
 
 // reclaimed reports whether a node that was dead at the last heartbeat is no longer listed as dead.

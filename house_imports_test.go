@@ -207,6 +207,10 @@ var houseImports = []struct{ folder, allowed, why string }{
 		"publishes as a producer does, through an interface of its own, which ingest has; the data of its events has the shape of the API",
 	},
 	{
+		"internal/sources", "~ ~/apitypes ~/internal/store ~/internal/batch ~/internal/observe ~/internal/outbox",
+		"reads the outboxes of producers; converts and publishes rows through interfaces of its own, which the API and quota have",
+	},
+	{
 		"internal/replay", "~ ~/internal/store ~/internal/batch ~/internal/observe golang.org/x/time/rate",
 		"works through store.Replays; it knows the endpoints through an interface of its own, which routing has",
 	},
@@ -317,6 +321,11 @@ var moreTestImports = []struct{ folder, allowed, why string }{
 	{"internal/expunge", "~/internal/archive ~/internal/secrets", "removes from a real archive"},
 	{"internal/notify", "~/internal/ingest ~/internal/routing ~/internal/schedule", "publishes through a real ingest"},
 	{"internal/ingest", "~/internal/store/postgres ~/internal/store/sqlite", "fans out on every store"},
+	{
+		"internal/sources",
+		"~/internal/ingest ~/internal/quota ~/internal/routing ~/internal/schedule ~/internal/store/postgres ~/internal/store/sqlite github.com/jackc/pgx/v5",
+		"has real producers, publishes as production does, and restores a real store",
+	},
 	{"internal/inspect", "~/internal/webhook ~/internal/egress", "signs as production does"},
 	{"internal/messenger", "~/internal/secrets github.com/emersion/go-smtp", "signs with a real vault, and says what a mail server refuses"},
 	{

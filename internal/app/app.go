@@ -277,6 +277,7 @@ func (a *App) serveOpened(ctx context.Context) (err error) {
 	// stop last.
 	k, s, p, w, v := a.kept, a.sending, a.publishing, a.watchers, a.vitals
 	return runServices(ctx, func() {}, []service{
+		{"sources", func(ctx context.Context) error { return p.sources.Run(ctx, handler.Convert) }},
 		{"replays", p.replays.Run},
 		{"expunge", k.expunger.Run},
 		{"what-ifs", handler.CompareArchive},

@@ -5,6 +5,7 @@ import (
 	"github.com/postrider/postrider/internal/notify"
 	"github.com/postrider/postrider/internal/quota"
 	"github.com/postrider/postrider/internal/replay"
+	"github.com/postrider/postrider/internal/sources"
 )
 
 // publishing has the parts that accept events and make deliveries.
@@ -14,6 +15,7 @@ type publishing struct {
 	ingest   *ingest.Ingest
 	replays  *replay.Runner
 	notify   *notify.Notify
+	sources  *sources.Sources
 }
 
 // newPublishing makes the parts that accept events and make deliveries.
@@ -32,5 +34,6 @@ func newPublishing(b base, k *kept, s *sending) *publishing {
 		Hooks: b.hooks(), Log: b.logOf("quota"),
 	})
 	p.notify = notify.New(k.store, p.ingest, s.table, notify.Options{Hooks: b.hooks(), Log: b.logOf("notify")})
+	p.sources = newSources(b, k, s, p.quotas)
 	return p
 }

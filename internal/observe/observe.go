@@ -125,6 +125,26 @@ type Hooks struct {
 	Backup Hook[Backup]
 	// Violated: the invariant with this name was violated.
 	Violated Hook[string]
+	// SourceRead: a cycle of the reader of a source has published its rows.
+	SourceRead Hook[SourceRead]
+	// SourceNoted: the state of a source, from the node that reads it; every 10 s, and when reading fails.
+	SourceNoted Hook[SourceNoted]
+}
+
+// SourceRead is a cycle of the reader of a source.
+type SourceRead struct {
+	Source     string // its name
+	Rows       int    // published, duplicates included
+	Rejected   int
+	Duplicates int           // rows that were published before
+	Took       time.Duration // without the moving of the rows, which the next cycle does not wait for
+}
+
+// SourceNoted is the state of a source.
+type SourceNoted struct {
+	Source string // its name
+	State  postrider.SourceState
+	Ended  bool // this node does not read the source any more; there is no State
 }
 
 // Accepted is an accepted publish. The slices belong to the caller: a hook must keep neither the
@@ -358,6 +378,8 @@ func New(hooks Hooks, log *slog.Logger) *Observer {
 		ClockOffset:     guard(o, hooks.ClockOffset),
 		Backup:          guard(o, hooks.Backup),
 		Violated:        guard(o, hooks.Violated),
+		SourceRead:      guard(o, hooks.SourceRead),
+		SourceNoted:     guard(o, hooks.SourceNoted),
 	}
 	return o
 }
@@ -402,6 +424,8 @@ func Join(all ...Hooks) (joined Hooks) {
 			ClockOffset:     both(joined.ClockOffset, h.ClockOffset),
 			Backup:          both(joined.Backup, h.Backup),
 			Violated:        both(joined.Violated, h.Violated),
+			SourceRead:      both(joined.SourceRead, h.SourceRead),
+			SourceNoted:     both(joined.SourceNoted, h.SourceNoted),
 		}
 	}
 	return joined

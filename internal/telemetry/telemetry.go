@@ -60,6 +60,7 @@ type Metrics struct {
 	queue      queue
 	endpoints  endpoints
 	node       node
+	sources    sources
 	worst      *worst // nil: no endpoint is named
 }
 
@@ -73,6 +74,7 @@ func New(opts Options) *Metrics {
 	m.queue = newQueue(f)
 	m.endpoints = newEndpoints(f)
 	m.node = newNode(f)
+	m.sources = newSources(f)
 	f.gauges("build_info", "The build of this server; always 1.", "version", "goversion").WithLabelValues(opts.Version,
 		runtime.Version()).Set(1)
 	f.NewCounterFunc(prometheus.CounterOpts{Name: prefix + "hook_panics_total", Help: "Panics of observers, which cost no delivery."},
@@ -126,6 +128,8 @@ func (m *Metrics) Hooks() observe.Hooks {
 		ClockOffset:    func(offset time.Duration) { m.node.clock.Set(offset.Seconds()) },
 		MessageDone:    m.node.messageDone,
 		Backup:         m.node.backup,
+		SourceRead:     m.sources.read,
+		SourceNoted:    m.sources.noted,
 		Violated:       func(invariant string) { m.node.violated.WithLabelValues(invariant).Inc() },
 	}
 }

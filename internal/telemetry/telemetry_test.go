@@ -177,7 +177,35 @@ func used(t testing.TB) *telemetry.Metrics {
 	h.Ready.Call(true)
 	h.ClockOffset.Call(-1500 * time.Millisecond)
 	h.Violated.Call("attempt_panicked")
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	h.SourceRead.Call(observe.SourceRead{Source: "shop", Rows: 10, Duplicates: 3, Rejected: 2, Took: time.Millisecond})
+	h.SourceNoted.Call(observe.SourceNoted{Source: "shop", State: postrider.SourceState{
+		At: now, Error: "away", Waiting: 7, Oldest: now.Add(-time.Minute), OpenSince: now.Add(time.Second), Rejected: 2, Missing: 5,
+	}})
+	h.SourceNoted.Call(observe.SourceNoted{Source: "left", State: postrider.SourceState{At: now}})
+	h.SourceNoted.Call(observe.SourceNoted{Source: "left", Ended: true})
 	return m
+}
+
+// What a server knows of a source is gone when another server reads it.
+func TestSourcesAreCountedWhereTheyAreRead(t *testing.T) {
+	t.Parallel()
+	served := scrape(t, used(t))
+	served.want(t, map[string]float64{
+		`postrider_source_rows_total{result="published",source="shop"}`: 7,
+		`postrider_source_rows_total{result="duplicate",source="shop"}`: 3,
+		`postrider_source_rows_total{result="rejected",source="shop"}`:  2,
+		`postrider_source_cycle_seconds_count{source="shop"}`:           1,
+		`postrider_source_failing{source="shop"}`:                       1,
+		`postrider_source_waiting_rows{source="shop"}`:                  7,
+		`postrider_source_lag_seconds{source="shop"}`:                   60,
+		`postrider_source_open_transaction_seconds{source="shop"}`:      0,
+		`postrider_source_rejected_rows{source="shop"}`:                 2,
+		`postrider_source_missing_events{source="shop"}`:                5,
+	})
+	if _, left := served.samples[`postrider_source_failing{source="left"}`]; left {
+		t.Error("the state of a source is served that this server does not read")
+	}
 }
 
 func TestHooksAreCounted(t *testing.T) {

@@ -166,6 +166,11 @@ crash: ## Kill real servers 300 times on each store, with large fan-outs under w
 	go run ./bench/crash -store postgres -kills 300 -max 12s -fanout 5000 -deletes 20 -events 1000000 -limit 90m
 	go run ./bench/crash -store postgres -nodes 3 -kills 300 -max 12s -fanout 5000 -deletes 20 -events 1000000 -limit 90m
 
+.PHONY: outbox
+outbox: ## Kill servers and a producer's database 300 times while it writes to its outbox; see bench/README.md. Takes an hour.
+	go run ./bench/outbox -store sqlite -kills 300
+	go run ./bench/outbox -store postgres -nodes 3 -kills 300
+
 .PHONY: isolation
 isolation: ## Measure retries of healthy endpoints beside 200 that hang or answer 500; see bench/README.md. Takes ten minutes.
 	for store in sqlite postgres; do for bad in hang 500; do for circuit in never default; do \

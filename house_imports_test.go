@@ -261,6 +261,10 @@ var houseImports = []struct{ folder, allowed, why string }{
 		"starts the parts as processes and reads their numbers",
 	},
 	{"bench/crash", "~ ~/bench/internal ~/apitypes ~/client", "kills the server, and asks it only through its API"},
+	{
+		"bench/outbox", "~ ~/apitypes ~/bench/internal ~/client github.com/jackc/pgx/v5",
+		"kills a server and a producer's database; it is the producer, so it speaks to its database",
+	},
 	{"bench/isolation", "~/apitypes ~/bench/internal ~/client", "measures a server from outside, through its API"},
 	{
 		"bench/pages", "~ ~/apitypes ~/bench/internal ~/client ~/internal/store",

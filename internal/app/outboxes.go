@@ -27,7 +27,7 @@ func (o outboxes) Open(ctx context.Context, s postrider.Source) (*outbox.DB, err
 	if err != nil {
 		return nil, err
 	}
-	return outbox.Open(ctx, outbox.Config{URL: s.URL, Password: password, CA: s.CA, Dial: egress.DialOperator})
+	return outbox.Open(ctx, outbox.Config{URL: s.URL, Password: password, CA: s.CA, Table: s.Table, Source: s.ID, Dial: egress.DialOperator})
 }
 
 // expungeTime is the time for which an expunge waits for one database.

@@ -7,6 +7,7 @@ type Source struct {
 	Name     string
 	Database string // connection string, without the password
 	Paused   bool
+	Own      bool  // it is a table of the producer's own
 	Err      error // why its database cannot be used; nil: it can, and the fields below are known
 
 	Version       int           // of the schema of the outbox
@@ -31,6 +32,11 @@ func (s Source) Checks() []Check {
 			Change("do what it says, or correct the source: postrider sources put %s. Its rows wait until then, and nothing is lost", s.Name)}
 	}
 	checks := []Check{Okay(SourceConnect, "%s (%s) can be read; its outbox has version %d", s.Name, s.Database, s.Version)}
+	if s.Own {
+		checks = []Check{Warning(SourceConnect, "%s (%s) can be read; it is a table of the producer's own, whose rows are deleted once they are read. "+
+			"If a restore or failover of the store loses their events, nothing can read them again, or tell how many", s.Name, s.Database).
+			Change("where that must not be, publish by postrider.publish: postrider outbox install")}
+	}
 	lag := Okay(SourceLag, "%s: %s waiting", s.Name, count(int(s.Waiting), "row", "rows"))
 	if s.Lag > laggingSource && !s.Paused {
 		lag = Warning(SourceLag, "%s: %s waiting, the oldest for %s", s.Name, count(int(s.Waiting), "row", "rows"), s.Lag.Round(time.Second)).

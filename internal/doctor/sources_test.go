@@ -44,6 +44,10 @@ func TestSources(t *testing.T) {
 			judged{doctor.Warn, "1 asynchronous replica;", "synchronous_standby_names"},
 		},
 		"none": {func(*doctor.Source) {}, doctor.SourceReplicas, judged{doctor.OK, "no asynchronous replica", ""}},
+		"a table of its own": {
+			func(s *doctor.Source) { s.Own = true }, doctor.SourceConnect,
+			judged{doctor.Warn, "nothing can read them again, or tell how many", "postrider outbox install"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

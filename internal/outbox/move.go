@@ -1,7 +1,9 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -28,13 +30,39 @@ type Rejection struct {
 	Message     string
 }
 
+// IsFault reports whether an error of a conversion or a publish will always be there for the row.
+func IsFault(err error) bool {
+	return errors.Is(err, postrider.ErrInvalid) || errors.Is(err, postrider.ErrLoop)
+}
+
+// Refuse returns the rejection of a row that has a fault.
+func Refuse(row Row, err error) Rejection {
+	r := Rejection{Row: row, Code: string(postrider.FaultMalformed), Message: err.Error()}
+	if faults := postrider.Faults(err); len(faults) > 0 {
+		r.Field, r.Code = faults[0].Field, cmp.Or(string(faults[0].Code), r.Code)
+	}
+	if errors.Is(err, postrider.ErrLoop) {
+		r.Code = "loop_detected"
+	}
+	if _, taken := errors.AsType[*postrider.KeyTakenError](err); taken {
+		r.Code, r.Field, r.Message = "idempotency_conflict", "idempotency_key", "the idempotency key was used for other content"
+	}
+	return r
+}
+
 // moveSQL calls reject only if move has found the cycle to be a new one.
 const moveSQL = `
 select case when postrider.move($1, $2, $3, $4, $5) then postrider.reject($6, $7, $8, $9, $10) is not null else false end`
 
 // Move takes rows out of the outbox, in one transaction. Those that are not there are no error. If the
 // source had this cycle or a later one, it changes nothing and returns postrider.ErrFenced.
+//
+// A table of the producer's own has no cycle: the rows that were published are deleted, those that were rejected
+// stay.
 func (db *DB) Move(ctx context.Context, m Moved) error {
+	if db.own != nil {
+		return db.own.move(ctx, m)
+	}
 	numbers, ids := numbersOf(m.Rows)
 	rows := make([]Row, len(m.Rejected))
 	codes, fields, messages := make([]string, len(rows)), make([]string, len(rows)), make([]string, len(rows))
@@ -56,6 +84,9 @@ func (db *DB) Move(ctx context.Context, m Moved) error {
 
 // Cycle returns the last cycle of a source; 0: it has had none.
 func (db *DB) Cycle(ctx context.Context, source postrider.SourceID) (cycle int64, err error) {
+	if db.own != nil {
+		return 0, nil
+	}
 	err = db.pool.QueryRow(ctx, "select coalesce((select cycle from postrider.outbox_cycle where source = $1 order by cycle desc limit 1), 0)",
 		pgtype.UUID{Bytes: source, Valid: true}).Scan(&cycle)
 	if err != nil {
@@ -124,6 +155,9 @@ func (db *DB) PutBack(ctx context.Context, rows []ReadRow) (n int64, err error) 
 // Keep makes the partitions of read rows for the hour of now and the next two, and drops those that ended
 // before now minus keep. One that is in use is dropped by a later call.
 func (db *DB) Keep(ctx context.Context, now time.Time, keep time.Duration) error {
+	if db.own != nil {
+		return nil
+	}
 	if _, err := db.pool.Exec(ctx, "select postrider.keep($1, $2)", now, keep); err != nil {
 		return fmt.Errorf("keep read rows of the outbox: %w", err)
 	}

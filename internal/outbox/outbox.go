@@ -32,6 +32,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/egress"
 )
 
@@ -43,12 +44,18 @@ type Config struct {
 	CA       string // PEM of the certificates that sign the server's; empty: those of the system
 	// Dial connects; nil: egress.DialOperator.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Table is a table of the producer's own, as of Source; nil: the tables of [Install].
+	Table  *postrider.SourceTable
+	Source postrider.SourceID
 	// Local is for the commands of people: the environment, the files and the TLS of psql are used, too.
 	Local bool
 }
 
 // DB is the outbox of a producer. Its methods can be called by several goroutines.
-type DB struct{ pool *pgxpool.Pool }
+type DB struct {
+	pool *pgxpool.Pool
+	own  *ownTable // nil: the tables of Install
+}
 
 const (
 	connections    = 4
@@ -66,15 +73,26 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the outbox: %w", err)
 	}
-	have, err := version(ctx, pool)
-	if err == nil && have != Version {
-		err = &VersionError{Have: have}
+	db := &DB{pool: pool}
+	if c.Table != nil {
+		db.own, err = openTable(ctx, pool, c.Source, *c.Table)
+	} else {
+		err = checkVersion(ctx, pool)
 	}
 	if err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("open the outbox: %w", err)
 	}
-	return &DB{pool}, nil
+	return db, nil
+}
+
+// checkVersion returns a [VersionError] unless the outbox has the version of this program.
+func checkVersion(ctx context.Context, pool *pgxpool.Pool) error {
+	have, err := version(ctx, pool)
+	if err == nil && have != Version {
+		err = &VersionError{Have: have}
+	}
+	return err
 }
 
 // Close closes all connections.
@@ -229,6 +247,9 @@ func (c Config) trust(conn *pgx.ConnConfig, mode string) error {
 // Listen calls wake for each notification of the trigger that install --notify makes, until ctx ends. If
 // there is no trigger, it returns nil at once.
 func (db *DB) Listen(ctx context.Context, wake func()) error {
+	if db.own != nil {
+		return nil
+	}
 	held, err := db.pool.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("listen to the outbox: %w", err)

@@ -20,6 +20,7 @@ import (
 type Row struct {
 	ID     postrider.OutboxID
 	Number int64
+	Key    string // text of the id in a table of the producer's own
 	// Create is the event in the form of the API, with Hops, TraceParent and TraceState. Its Data has the
 	// bytes of the row: PostgreSQL checked that they are JSON, or nobody did.
 	Create      apitypes.EventCreate
@@ -45,6 +46,11 @@ const columns = `o.number, o.id, o.account, o.type, case when octet_length(o.dat
 // are to be seen in the later one and were not to be seen in the earlier one. The zero Window has all rows;
 // a reader begins with it at its start, after an error and after [DB.PutBack]. One goroutine uses it.
 type Window struct {
+	// Held are accounts whose rows a poll of a table of the producer's own leaves out. Such a table has no snapshots
+	// and no numbers: a poll returns all rows that are there but for these and rows that were rejected lately. The
+	// rows of the last poll must be moved before the next one.
+	Held []string
+
 	server time.Time // start of the server that the snapshots are from
 	seen   string    // the earlier snapshot; "": none, so the window has all rows
 	until  string    // the later snapshot, while the window has more pages; "": the present
@@ -73,6 +79,9 @@ left join postrider.poll(nullif($1::text, '')::pg_snapshot, $2, nullif($3::text,
 // If the server was restarted or is another one, snapshots of before mean nothing, so Poll reads all rows
 // again.
 func (db *DB) Poll(ctx context.Context, w *Window, n int) (rows []Row, more bool, err error) {
+	if db.own != nil {
+		return db.own.head(ctx, w.Held, "", n)
+	}
 	if w.seen == "" && w.until == "" { // numbers of transactions may be from another database
 		if _, err := db.pool.Exec(ctx, "select postrider.adopt()"); err != nil {
 			return nil, false, fmt.Errorf("poll the outbox: %w", err)
@@ -108,6 +117,9 @@ from postrider.of_account($1, $2, nullif($3::text, '')::pg_snapshot, nullif($4::
 //
 //nolint:revive // one argument more than the limit, and one caller
 func (db *DB) OfAccount(ctx context.Context, w *Window, account string, from int64, n int) (rows []Row, more bool, err error) {
+	if db.own != nil {
+		return db.own.head(ctx, nil, account, n)
+	}
 	rows, size, err := db.rows(ctx, nil, ofAccountSQL, account, from, w.seen, w.until, w.last, n, pageBytes)
 	if err != nil {
 		return nil, false, fmt.Errorf("read the outbox of an account: %w", err)

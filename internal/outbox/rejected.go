@@ -136,6 +136,9 @@ func (db *DB) Discard(ctx context.Context, r RejectedRows) (n int64, err error) 
 // Expunge deletes all rows of an account, by each of its names, and returns how many.
 func (db *DB) Expunge(ctx context.Context, account ...string) (n int64, err error) {
 	names := slices.Clone(account) // not nil, which would be null
+	if db.own != nil {
+		return db.own.expunge(ctx, names)
+	}
 	if err := db.pool.QueryRow(ctx, "select postrider.expunge(variadic $1::text[])", names).Scan(&n); err != nil {
 		return 0, fmt.Errorf("expunge rows of the outbox: %w", err)
 	}
@@ -150,6 +153,9 @@ type Place struct {
 
 // Row says where a row is. It does not look for rows that were read, because the server has their events.
 func (db *DB) Row(ctx context.Context, id postrider.OutboxID) (p Place, err error) {
+	if db.own != nil {
+		return db.own.row(ctx, id)
+	}
 	err = db.pool.QueryRow(ctx, `
 select coalesce(x.place, ''), coalesce(x.code, ''), coalesce(x.field, ''), coalesce(x.message, '')
 from (select) one
@@ -177,6 +183,9 @@ type Stats struct {
 
 // Stats returns numbers for people.
 func (db *DB) Stats(ctx context.Context) (Stats, error) {
+	if db.own != nil {
+		return db.own.stats(ctx)
+	}
 	s := Stats{Version: Version}
 	var oldest, open pgtype.Timestamptz
 	err := db.pool.QueryRow(ctx, "select waiting, oldest, open_since, rejected, async_replicas from postrider.stats()").

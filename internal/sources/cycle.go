@@ -3,6 +3,8 @@ package sources
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -32,6 +34,12 @@ type page struct {
 func (s *session) runCycle(ctx context.Context) (more bool, err error) {
 	begun, at := time.Now(), s.deps.Store.Clock().Wall()
 	p := page{session: s, at: at, moved: outbox.Moved{Source: s.source.ID, At: at}}
+	if s.db.Own() { // it has no windows
+		if err := s.finished(); err != nil {
+			return false, err
+		}
+		s.window.Held = slices.Collect(maps.Keys(s.holds))
+	}
 	rows, more, err := s.poll(ctx)
 	if err != nil {
 		return false, err

@@ -68,7 +68,7 @@ func (p *page) next(ctx context.Context, rows []outbox.Row) (next events, n int,
 	for i := range rows {
 		e, err := p.event(ctx, &rows[i])
 		switch {
-		case rows[i].Fault != nil || isFault(err):
+		case rows[i].Fault != nil || outbox.IsFault(err):
 			p.reject(ctx, rows[i], err)
 			continue
 		case err != nil:
@@ -127,7 +127,7 @@ func (p *page) publishEvents(ctx context.Context, e events) error {
 				return err
 			}
 			e.rows, e.events = p.rest(e, half)
-		case isFault(err):
+		case outbox.IsFault(err):
 			p.reject(ctx, e.rows[0], err)
 			return nil
 		default:
@@ -217,23 +217,9 @@ func (p *page) wait(ctx context.Context, refused error, waited time.Duration) er
 	return nil
 }
 
-// isFault reports whether an error will always be there for the row.
-func isFault(err error) bool {
-	return errors.Is(err, postrider.ErrInvalid) || errors.Is(err, postrider.ErrLoop)
-}
-
 // reject adds a row to those that are rejected.
 func (p *page) reject(ctx context.Context, row outbox.Row, err error) {
-	r := outbox.Rejection{Row: row, Code: string(postrider.FaultMalformed), Message: err.Error()}
-	if faults := postrider.Faults(err); len(faults) > 0 {
-		r.Field, r.Code = faults[0].Field, cmp.Or(string(faults[0].Code), r.Code)
-	}
-	if errors.Is(err, postrider.ErrLoop) {
-		r.Code = "loop_detected"
-	}
-	if _, taken := errors.AsType[*postrider.KeyTakenError](err); taken {
-		r.Code, r.Field, r.Message = "idempotency_conflict", "idempotency_key", "the idempotency key was used for other content"
-	}
+	r := outbox.Refuse(row, err)
 	p.moved.Rejected = append(p.moved.Rejected, r)
 	p.log.InfoContext(ctx, "row rejected", "row", row.ID.String(), "account", row.Create.Account, "code", r.Code, "field", r.Field)
 }

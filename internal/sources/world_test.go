@@ -150,9 +150,10 @@ func (w *world) urlOf(role, dsn string) string {
 // open connects to the producer by the socket of the test cluster.
 func (w *world) open(ctx context.Context, s postrider.Source) (*outbox.DB, error) {
 	socket := testkit.SharedCluster(w).Socket()
-	return outbox.Open(ctx, outbox.Config{URL: s.URL, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	}})
+	}
+	return outbox.Open(ctx, outbox.Config{URL: s.URL, Table: s.Table, Source: s.ID, Dial: dial})
 }
 
 // idle is a dispatcher that starts nothing.

@@ -30,7 +30,7 @@ func (c setup) examineSources(ctx context.Context, version int64, values sealed)
 		return one(doctor.Failure(doctor.SourceConnect, "the sources of the store cannot be read: %s", err).Change("see database.migrations"))
 	}
 	for _, s := range sources {
-		found := doctor.Source{Name: s.Name, Database: s.URL, Paused: s.Paused}
+		found := doctor.Source{Name: s.Name, Database: s.URL, Paused: s.Paused, Own: s.Table != nil}
 		found.Err = c.examineSource(ctx, from, s, &found)
 		checks = append(checks, found.Checks()...)
 	}
@@ -49,7 +49,9 @@ func (c setup) examineSource(ctx context.Context, keys secrets.Reader, s postrid
 	if err != nil {
 		return err
 	}
-	db, err := outbox.Open(ctx, outbox.Config{URL: s.URL, Password: password, CA: s.CA, Dial: egress.DialOperator})
+	db, err := outbox.Open(ctx, outbox.Config{
+		URL: s.URL, Password: password, CA: s.CA, Table: s.Table, Source: s.ID, Dial: egress.DialOperator,
+	})
 	if err != nil {
 		return err
 	}

@@ -112,7 +112,8 @@ type sourcesPutCmd struct {
 	PasswordFile string `placeholder:"FILE" help:"File with the password of the role; - is stdin. Default: the stored one, if role, host and port stay as they are."`
 	CA           string `name:"ca" placeholder:"FILE" help:"PEM file of the certificates that sign that of the database; - is stdin. Default: those of the server's system."`
 	KeepHours    *int   `placeholder:"HOURS" help:"Hours for which the producer's database keeps rows that were read, 1 to 720: as long as the newest backup of the store can be old. Default: 24."`
-	Check        bool   `default:"true" negatable:"" help:"Connect to the database before the source is stored."`
+	sourceTableFlags
+	Check bool `default:"true" negatable:"" help:"Connect to the database before the source is stored."`
 }
 
 // Run makes or replaces the source.
@@ -121,6 +122,11 @@ func (c *sourcesPutCmd) Run(ctx context.Context, t terminal) error {
 		return misused("--password-file, --ca: only one of them may be stdin")
 	}
 	put := apitypes.SourcePut{DatabaseURL: c.DatabaseURL, KeepHours: apitypes.OfPointer(c.KeepHours)}
+	table, err := c.table()
+	if err != nil {
+		return err
+	}
+	put.Table = apitypes.OfPointer(table)
 	if c.PasswordFile != "" {
 		password, err := readSecretFile(t, c.PasswordFile)
 		if err != nil {

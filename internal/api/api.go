@@ -282,6 +282,7 @@ func newAssembly(d Deps, opts Options) assembly {
 		Shared: shared, Store: d.Stores.Events, Publisher: d.Publisher, Comparer: events.NewComparer(shared, d.Stores.WhatIfs, d.Archive),
 		Rows: a.sources, MaxData: opts.MaxData, MaxBatch: opts.MaxBatch,
 	}
+	a.sources.Convert = a.events.Convert
 	a.forget = func() { keys.Forget(); a.sessions.Forget() }
 	return a
 }

@@ -24,7 +24,7 @@ func (w *world) Open(ctx context.Context, s postrider.Source) (*outbox.DB, error
 			return nil, err
 		}
 	}
-	return outbox.Open(ctx, outbox.Config{URL: s.URL, Password: password, CA: s.CA, Dial: w.dial})
+	return outbox.Open(ctx, outbox.Config{URL: s.URL, Password: password, CA: s.CA, Table: s.Table, Source: s.ID, Dial: w.dial})
 }
 
 func (w *world) dial(ctx context.Context, _, _ string) (net.Conn, error) {

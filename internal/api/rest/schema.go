@@ -27,6 +27,7 @@ func newRegistry() huma.Registry {
 	describe[apitypes.Attempt, attemptSchema](r)
 	describe[apitypes.Replay, replaySchema](r)
 	describe[apitypes.Circuit, circuitSchema](r)
+	describe[apitypes.Source, sourceSchema](r)
 	describe[apitypes.Scheme, schemeSchema](r)
 	describe[apitypes.TLS, tls](r)
 	describe[apitypes.Optional[bool], optionalSchema[bool]](r)
@@ -49,6 +50,7 @@ func newRegistry() huma.Registry {
 	describe[apitypes.Optional[[]apitypes.Header], optionalSchema[[]apitypes.Header]](r)
 	describe[apitypes.Optional[apitypes.Auth], optionalSchema[apitypes.Auth]](r)
 	describe[apitypes.Optional[apitypes.TLS], optionalSchema[apitypes.TLS]](r)
+	describe[apitypes.Optional[apitypes.SourceTable], optionalSchema[apitypes.SourceTable]](r)
 	return r
 }
 
@@ -136,6 +138,15 @@ type circuitSchema struct{ apitypes.Circuit }
 // TransformSchema lets pace be null.
 func (circuitSchema) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	s.Properties["pace"] = orNullSchema(s.Properties["pace"])
+	return s
+}
+
+// sourceSchema has the schema of a source.
+type sourceSchema struct{ apitypes.Source }
+
+// TransformSchema lets table be null.
+func (sourceSchema) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.Properties["table"] = orNullSchema(s.Properties["table"])
 	return s
 }
 

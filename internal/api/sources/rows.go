@@ -38,13 +38,13 @@ func (s *Routes) registerRows(rt *rest.Router) {
 	rest.Handle(rt, rest.Route{
 		Name: "list-rejected-rows", Path: "GET " + one + "/rejected",
 		Summary:     "List the rejected rows of a source with their data, newest rejection first",
-		Description: "A page has at most 50 rows.",
+		Description: "A page has at most 50 rows. Of a table of the producer's own there is one page: the rows among the first 500 of the table that cannot be published as they are now.",
 		Codes:       unavailable, ReceiverTime: connectTime, Scope: admin,
 	}, s.rejected)
 	rest.HandleBody(rt, rest.Route{
 		Name: "retry-rejected-rows", Path: "POST " + one + "/rejected/retry",
 		Summary:     "Put rejected rows back to the waiting ones",
-		Description: "They get new numbers, in their old order, so they are published after the rows that wait now. A row that is still wrong is rejected again.",
+		Description: "Not of a table of the producer's own, whose rejected rows are tried again each minute. They get new numbers, in their old order, so they are published after the rows that wait now. A row that is still wrong is rejected again.",
 		Codes:       unavailable, ReceiverTime: connectTime, Scope: admin,
 	}, s.retry)
 	rest.HandleBody(rt, rest.Route{
@@ -72,7 +72,12 @@ func (s *Routes) ask(ctx context.Context, name string, do func(*outbox.DB) error
 func (s *Routes) state(ctx context.Context, in *SourcePath) (*rest.Reply[apitypes.SourceDatabase], error) {
 	var found outbox.Stats
 	err := s.ask(ctx, in.Source, func(db *outbox.DB) (err error) {
-		found, err = db.Stats(ctx)
+		if found, err = db.Stats(ctx); err == nil && db.Own() {
+			var rows []outbox.RejectedRow
+			rows, err = s.refused(ctx, db, outbox.RejectedRows{})
+			found.Rejected = int64(len(rows))
+			found.Waiting = max(found.Waiting-found.Rejected, 0)
+		}
 		return err
 	})
 	return rest.RespondWith(func(f outbox.Stats) apitypes.SourceDatabase {
@@ -94,9 +99,16 @@ func (s *Routes) rejected(ctx context.Context, in *struct {
 ) (*rest.Reply[apitypes.Page[apitypes.RejectedRow]], error) {
 	page := apitypes.Page[apitypes.RejectedRow]{Data: []apitypes.RejectedRow{}}
 	err := s.ask(ctx, in.Source, func(db *outbox.DB) error {
-		rows, next, err := db.Rejected(ctx, outbox.RejectedQuery{
-			Account: in.Account, Code: in.Code, Limit: min(in.Limit, maxRows), Cursor: in.Cursor,
-		})
+		limit := min(in.Limit, maxRows)
+		var rows []outbox.RejectedRow
+		var next string
+		var err error
+		if db.Own() {
+			rows, err = s.refused(ctx, db, outbox.RejectedRows{Account: in.Account, Code: in.Code})
+			rows = rows[:min(limit, len(rows))]
+		} else {
+			rows, next, err = db.Rejected(ctx, outbox.RejectedQuery{Account: in.Account, Code: in.Code, Limit: limit, Cursor: in.Cursor})
+		}
 		for _, row := range rows {
 			page.Data = append(page.Data, viewRow(row))
 		}
@@ -117,7 +129,7 @@ func viewRow(r outbox.RejectedRow) apitypes.RejectedRow {
 	}
 	return apitypes.RejectedRow{
 		ID: r.ID, Account: c.Account, Type: c.Type, OrderingKey: render.OrNull(c.OrderingKey), IdempotencyKey: render.OrNull(c.IdempotencyKey),
-		Producer: r.Producer, Code: r.Code, Field: r.Field, Message: r.Message, PublishedAt: render.Instant(r.PublishedAt),
+		Producer: r.Producer, Code: r.Code, Field: r.Field, Message: r.Message, PublishedAt: render.TimeOrNull(r.PublishedAt),
 		RejectedAt: render.Instant(r.RejectedAt), ContentType: c.ContentType, DataEncoding: c.DataEncoding, Data: c.Data,
 	}
 }
@@ -175,6 +187,10 @@ func (s *Routes) retry(ctx context.Context, in *SourcePath, body apitypes.Reject
 		return nil, err
 	}
 	return s.changeRows(ctx, in.Source, func(db *outbox.DB) (int64, error) {
+		if db.Own() {
+			return 0, rest.Invalid("source", postrider.FaultContradictory, "has a table of the producer's own, whose rejected rows are "+
+				"tried again each minute: correct them in the table, or make their account")
+		}
 		return db.Retry(ctx, outbox.RetryRejected{RejectedRows: rows, SetAccount: body.NewAccount, SetType: body.NewType})
 	})
 }
@@ -185,7 +201,12 @@ func (s *Routes) discard(ctx context.Context, in *SourcePath, body apitypes.Reje
 	if err != nil {
 		return nil, err
 	}
-	return s.changeRows(ctx, in.Source, func(db *outbox.DB) (int64, error) { return db.Discard(ctx, rows) })
+	return s.changeRows(ctx, in.Source, func(db *outbox.DB) (int64, error) {
+		if db.Own() {
+			return s.discardOwn(ctx, db, rows)
+		}
+		return db.Discard(ctx, rows)
+	})
 }
 
 // Unpublished returns a 404 that says where a row is whose event the store does not have. It asks every

@@ -61,6 +61,8 @@ type Routes struct {
 	Vault    Vault
 	Outboxes Outboxes
 	Readers  Readers // nil: this process reads no sources
+	// Convert makes an event of a row. Rejected rows of a table of the producer's own are found by it.
+	Convert func(ctx context.Context, row *apitypes.EventCreate) (postrider.Event, error)
 }
 
 const (
@@ -126,13 +128,17 @@ type SourcePath struct {
 // view returns a source in the form of a response.
 func view(s postrider.Source) apitypes.Source {
 	at := s.State
+	missing := &at.Missing
+	if s.Table != nil {
+		missing = nil
+	}
 	return apitypes.Source{
 		ID: s.ID, Name: s.Name, DatabaseURL: s.URL, PasswordSet: s.Password != nil, CA: render.OrNull(s.CA), KeepHours: int(s.Keep / time.Hour),
-		Paused: s.Paused, CreatedAt: render.Instant(s.CreatedAt),
+		Table: (*apitypes.SourceTable)(s.Table), Paused: s.Paused, CreatedAt: render.Instant(s.CreatedAt),
 		State: apitypes.SourceState{
 			At: render.TimeOrNull(at.At), Node: at.Node, Error: render.OrNull(at.Error), ErrorSince: render.TimeOrNull(at.ErrorSince),
 			Waiting: at.Waiting, OldestAt: render.TimeOrNull(at.Oldest), OpenSince: render.TimeOrNull(at.OpenSince), Rejected: at.Rejected,
-			Missing: at.Missing, Cycle: at.Cycle, MovedUntil: render.TimeOrNull(at.MovedUntil),
+			Missing: missing, Cycle: at.Cycle, MovedUntil: render.TimeOrNull(at.MovedUntil),
 		},
 	}
 }
@@ -255,9 +261,15 @@ func (s *Routes) changed(ctx context.Context, was postrider.Source, body apitype
 	case other:
 		password = text
 	}
-	is.URL, is.CA, is.Keep = stripped, body.CA.Value(), defaultKeep
+	is.URL, is.CA, is.Keep, is.Table = stripped, body.CA.Value(), defaultKeep, nil
 	if given {
 		is.Keep = time.Duration(keep) * time.Hour
+	}
+	if table, own := body.Table.Get(); own {
+		is.Keep, is.Table = 0, (*postrider.SourceTable)(&table)
+		if err := s.checkTable(ctx, table, given); err != nil {
+			return is, err
+		}
 	}
 	stays := password == "" && body.Password.IsZero() && was.Password != nil
 	switch {

@@ -80,7 +80,8 @@ var houseImports = []struct{ folder, allowed, why string }{
 		"a feature of the API; shape carries a policy from one form into another; filter finds the faults of a filter",
 	},
 	{
-		"internal/api/events", featureImports + " github.com/danielgtaylor/huma/v2 ~/internal/batch ~/internal/filter ~/internal/jsonx ~/internal/observe",
+		"internal/api/events",
+		featureImports + " github.com/danielgtaylor/huma/v2 ~/internal/batch ~/internal/filter ~/internal/jsonx ~/internal/observe",
 		"a feature of the API; huma describes the headers of a publish; filter explains; jsonx reads rows as strictly as bodies; batch lets a job wait",
 	},
 	{"internal/api/eventtypes", featureImports, "a feature of the API"},

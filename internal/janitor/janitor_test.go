@@ -260,7 +260,8 @@ func TestRetentionIsDoneEveryHour(t *testing.T) {
 		want := map[store.Kind]time.Duration{
 			store.OldEvents: 30 * day, store.OldAttempts: 90 * day, store.OldBodies: 30 * day, store.OldDeadLetters: 90 * day,
 			store.OldReplayJobs: 90 * day, store.OldHealth: 400 * day, store.OldAudit: 400 * day, store.OldNotices: 90 * day,
-			store.OldSubscriptions: 30 * day, store.OldSessions: 30 * day, store.OldWhatIfs: time.Hour, "unresolved": 180 * day, "outbox rows": 30 * day,
+			store.OldSubscriptions: 30 * day, store.OldSessions: 30 * day, store.OldWhatIfs: time.Hour,
+			"unresolved": 180 * day, "outbox rows": 30 * day,
 		}
 		if diff := cmp.Diff(want, u.ages); diff != "" {
 			t.Errorf("ages (-want +got):\n%s", diff)

@@ -364,7 +364,9 @@ func (s *Sealed) EncryptedValues(ctx context.Context, after store.EncryptedID, l
 }
 
 // Sources is part of [store.Sources].
-func (s *Sealed) Sources(ctx context.Context) ([]postrider.Source, error) { return s.store.Sources(ctx) }
+func (s *Sealed) Sources(ctx context.Context) ([]postrider.Source, error) {
+	return s.store.Sources(ctx)
+}
 
 // Close closes the connection.
 func (s *Sealed) Close() error { return s.store.Close() }

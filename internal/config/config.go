@@ -92,7 +92,7 @@ type Config struct {
 
 	// LogFormat is the format of the log. Empty: text in dev mode, otherwise JSON; see format.
 	LogFormat string `name:"log-format" setting:"" group:"Logs" placeholder:"json|text" help:"Format of the log on stderr: json or text. Default: json, or text with --dev."`
-	LogLevel  string `name:"log-level" setting:"" group:"Logs" default:"info" placeholder:"LEVEL,…" help:"Lowest level that is logged: debug, info, warn or error. A package can have its own, for example info,dispatch=debug,webhook=warn. The packages are api, app, archive, dispatch, expunge, ingest, inspect, janitor, messenger, notify, observe, peers, quota, replay, rollup, routing, secrets, store, telemetry, traces, web and webhook."`
+	LogLevel  string `name:"log-level" setting:"" group:"Logs" default:"info" placeholder:"LEVEL,…" help:"Lowest level that is logged: debug, info, warn or error. A package can have its own, for example info,dispatch=debug,webhook=warn. The packages are api, app, archive, dispatch, expunge, ingest, inspect, janitor, messenger, notify, observe, peers, quota, replay, rollup, routing, secrets, sources, store, telemetry, traces, web and webhook."`
 }
 
 // PeersOff is the PeerListen of a server that has no connections to other servers.

@@ -14,6 +14,13 @@ func (c *caller) driveSources() {
 	c.want(200, "PUT /sources/shop?check=false", object{"database_url": body, "password": nil, "ca": nil, "keep_hours": nil})
 	c.want(200, "GET /sources/"+made.id("id"), nil)
 	c.want(200, "GET /sources", nil)
+	table := object{"name": "public.outbox", "id": "id", "fixed_account": "acme", "type": "type", "data": "payload"}
+	c.want(200, "PUT /sources/shop?check=false", object{"database_url": body, "table": table})
+	c.want(200, "PUT /sources/shop?check=false", object{"database_url": body, "table": object{
+		"name": "public.outbox", "id": "id", "order": "created_at", "account": "account", "type": "type", "data": "payload",
+		"ordering_key": "aggregateid",
+	}})
+	c.want(200, "PUT /sources/shop?check=false", object{"database_url": body, "table": nil})
 	c.want(200, "POST /sources/shop/pause", nil)
 	c.want(200, "POST /sources/shop/resume", nil)
 	for _, route := range []string{"GET /sources/shop/state", "GET /sources/shop/rejected?account=acme&code=not_found&limit=1"} {

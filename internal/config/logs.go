@@ -13,7 +13,7 @@ import (
 // server itself is "app", and the databases are "store".
 var logged = []string{
 	"api", "app", "archive", "dispatch", "expunge", "ingest", "inspect", "janitor", "messenger", "notify", "observe", "peers",
-	"quota", "replay", "rollup", "routing", "secrets", "store", "telemetry", "traces", "web", "webhook",
+	"quota", "replay", "rollup", "routing", "secrets", "sources", "store", "telemetry", "traces", "web", "webhook",
 }
 
 // levels has the lowest level that is logged, for each named package and for all others.

@@ -18,7 +18,7 @@ import (
 // ADR with the reason.
 const (
 	budgetLines   = 80_446  // of product code, without blanks and comments
-	budgetTokens  = 611_161 // of product code, without comments
+	budgetTokens  = 611_163 // of product code, without comments
 	budgetColumns = 171     // lines of Go that are longer than columns
 )
 

@@ -103,7 +103,7 @@ func troubles(e extent) []trouble {
 		},
 		{
 			name: "hostile conditions", before: hostileConditions, during: publishForConditions(e.lasting(30 * time.Second)),
-			shows: shows{metrics: []string{"postrider_publishes_refused_total"}},
+			shows: shows{metrics: []string{`postrider_publishes_refused_total{reason="filter_quota_used"}`}},
 		},
 		{
 			name: "receivers fail", groups: []group{{class: "gone", endpoints: failing}, {class: "postrider", endpoints: 1, fanOut: true}},

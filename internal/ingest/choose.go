@@ -68,10 +68,11 @@ func (in *Ingest) chooseOne(p *publish, i int) (filtered bool, err error) {
 		return false, nil
 	}
 	defer end()
-	first := i == 0 || p.events[i-1].Account != e.Account // a batch that has begun goes on
-	if wait := in.table.EvaluationWait(e.Account); first && wait > 0 {
-		return true, &postrider.QuotaError{
-			Account: e.Account, Quota: postrider.QuotaFilters, Limit: routing.EvaluationPercent, RetryAfter: wait,
+	if i == 0 || p.events[i-1].Account != e.Account { // a batch that has begun goes on
+		if wait := in.table.EvaluationWait(e.Account); wait > 0 {
+			return true, &postrider.QuotaError{
+				Account: e.Account, Quota: postrider.QuotaFilters, Limit: routing.EvaluationPercent, RetryAfter: wait,
+			}
 		}
 	}
 	in.identify(e)

@@ -28,8 +28,7 @@ const (
 	keepEvery = 10 * time.Minute
 	tellEvery = time.Minute
 	// idleEvery is the interval in which the MovedUntil of an idle source moves.
-	idleEvery   = time.Minute
-	keepDefault = 24 * time.Hour
+	idleEvery = time.Minute
 	// margin is how much earlier than the time of the last cycle MovedUntil is. A reader that goes back begins half of
 	// it after MovedUntil. So the clocks of two nodes may differ by half of it: rows of lost cycles are later than
 	// where it begins, and the records of all rows after that are still there.
@@ -301,12 +300,8 @@ func (s *session) chores(ctx context.Context) error {
 func (s *session) keep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, callTime, errSlow)
 	defer cancel()
-	keep := s.source.Keep
-	if keep == 0 {
-		keep = keepDefault
-	}
 	s.kept = time.Now()
-	return s.db.Keep(ctx, s.deps.Store.Clock().Wall(), keep)
+	return s.db.Keep(ctx, s.deps.Store.Clock().Wall(), s.source.Keep)
 }
 
 // note stores what is known of the source.

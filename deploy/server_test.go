@@ -146,17 +146,25 @@ func startPostrider(t *testing.T) (ops string) {
 	}
 	post(t, api+"/events", key, http.StatusAccepted, map[string]any{"account": "acme", "type": "order.created", "data": map[string]any{}})
 	post(t, api+"/events", key, http.StatusUnprocessableEntity, map[string]any{"account": "acme", "type": "", "data": map[string]any{}})
+	send(t, http.MethodPut, api+"/sources/shop?check=false", key, http.StatusCreated, // nobody listens there
+		map[string]any{"database_url": "postgres://reader@127.0.0.1:1/shop?sslmode=disable"})
 	return match[2]
 }
 
 // post makes a request of the API, checks its status, and returns the id of what it made.
 func post(t *testing.T, to, key string, status int, body any) (id string) {
 	t.Helper()
+	return send(t, http.MethodPost, to, key, status, body)
+}
+
+// send makes a request of the API by the method, as post does.
+func send(t *testing.T, method, to, key string, status int, body any) (id string) {
+	t.Helper()
 	encoded, err := json.Marshal(body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, to, bytes.NewReader(encoded))
+	request, err := http.NewRequestWithContext(t.Context(), method, to, bytes.NewReader(encoded))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +181,7 @@ func post(t *testing.T, to, key string, status int, body any) (id string) {
 		err = json.Unmarshal(text, &made)
 	}
 	if err != nil || response.StatusCode != status {
-		t.Fatalf("POST %s: %s, %v, want %d\n%s", to, response.Status, err, status, text)
+		t.Fatalf("%s %s: %s, %v, want %d\n%s", method, to, response.Status, err, status, text)
 	}
 	return made.ID
 }

@@ -93,7 +93,8 @@ type RejectedSelect struct {
 	Code    string   `json:"code,omitempty" minLength:"1" maxLength:"64" doc:"Rows that were rejected with this code."`
 }
 
-// RejectedRetry puts rejected rows back to the waiting ones. A field that is set replaces that of the rows.
+// RejectedRetry says which rejected rows are to be published again. NewAccount and NewType, if they are
+// set, replace the account and the type of these rows.
 type RejectedRetry struct {
 	RejectedSelect
 

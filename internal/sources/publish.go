@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// batchBytes is how much data is published at once. A larger event is published alone.
+	// batchBytes is how much data is published at once. A larger event is a batch by itself.
 	batchBytes = 4 << 20
 	// publishTime limits a publish. After it, the same rows are published again.
 	publishTime = 30 * time.Second

@@ -71,8 +71,8 @@ type Deps struct {
 	Open func(ctx context.Context, s postrider.Source) (*outbox.DB, error)
 	// Owns reports whether this node owns the shard of a source.
 	Owns func(id [16]byte) bool
-	// Held reports whether the store is held. Then nothing is read: whoever starts a copy of a backup for a look must
-	// not take the rows of the producer.
+	// Held reports whether the store is held. Then nothing is read. A person may start a copy of a backup to look at
+	// it, and that copy must not take rows of the producer.
 	Held func() bool
 }
 

@@ -5,9 +5,9 @@ language sql security definer set search_path = pg_catalog, pg_temp set enable_s
 	update postrider.outbox set tx = pg_current_xact_id() where tx >= pg_snapshot_xmax(pg_current_snapshot());
 $fn$;
 
--- poll returns a page of the rows that the caller's statement sees and that were not to be seen in the
--- snapshot seen: those of transactions that it does not know, and of those that were open then. If until
--- is not null, rows count that are to be seen in it. after_number is 0 for the first page.
+-- poll returns a page of the rows that the caller's statement sees and that the snapshot seen did not
+-- see. Their transactions were open at that snapshot, or began later. If until is not null, poll returns
+-- only rows that the snapshot until sees. after_number is 0 for the first page.
 --
 -- It is stable, so it has the snapshot of the statement. It never looks at rows that were to be seen
 -- before: beside an old open transaction these are millions of dead ones. The floor is in front of the

@@ -64,9 +64,9 @@ func collectRows(into store.Recorded) func(pgx.Rows) error {
 	}
 }
 
-// storeRows queues the difference between the records of insertRows and those that Dedupe wants: none if
-// the batch of the row was refused, and that of the first event if the event has an idempotency key that
-// belongs to it.
+// storeRows queues the changes that turn the records of insertRows into those that Dedupe wants. If the
+// batch of a row was refused, the row gets no record. If the idempotency key of the event belongs to an
+// earlier event, the record names that one.
 func (t *publishing) storeRows(b *pgx.Batch) {
 	var drop, insert []store.ReadRow
 	for _, r := range t.rows {

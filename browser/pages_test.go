@@ -132,10 +132,7 @@ func TestPages(t *testing.T) {
 	w := newWorld(t)
 	w.destinations(t, "globex", "ann@globex.example")
 	w.call(t, "POST /endpoints/"+w.names["failing"]+"/what-if/archive", object{})
-	w.names["source"] = w.call(t, "PUT /sources/shop?check=false", object{ // nobody listens there
-		"database_url": "postgres://postrider_link@127.0.0.1:1/shop?sslmode=disable",
-	}).id("id")
-	w.call(t, "POST /sources/shop/pause", object{})
+	w.source(t)
 	for _, p := range pages {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()

@@ -143,6 +143,15 @@ func (w *world) history(t *testing.T) {
 	}).id("id")
 }
 
+// source makes a paused source on whose database nobody listens.
+func (w *world) source(t *testing.T) {
+	t.Helper()
+	w.names["source"] = w.call(t, "PUT /sources/shop?check=false", object{
+		"database_url": "postgres://postrider_link@127.0.0.1:1/shop?sslmode=disable",
+	}).id("id")
+	w.call(t, "POST /sources/shop/pause", object{})
+}
+
 // inspect names what inspected has made.
 func (w *world) inspect(t *testing.T, account, text string) {
 	t.Helper()

@@ -187,6 +187,7 @@ func (w *world) infect(t *testing.T) {
 	// Local parts take no < and no ", but what a template or an attribute would take for its own.
 	w.destinations(t, "hostile", `'{{.}}&ltimg/data-xss=${x}`+"`@acme.example")
 	w.names["replay"] = w.call(t, "POST /replays", object{"endpoint": w.names["failing"], "per_second": 1, "note": corpus[1]}).id("id")
+	w.source(t)
 }
 
 // TestHostileTextsStayTexts opens every page of both audiences where each field

@@ -163,6 +163,24 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// TestFolderOfANoticeFits gives the page of notices the row of a full disk, which a test cannot fill.
+func TestFolderOfANoticeFits(t *testing.T) {
+	t.Parallel()
+	w := &world{server: newServer(t)}
+	w.visitors[operator] = newVisitor(t, w.url)
+	tb := w.logIn(t, w.visitors[operator])
+	tb.open("/dashboard/notices")
+	tb.rest()
+	eval[any](tb, `document.querySelector('main').insertAdjacentHTML('beforeend', '<div class="table"><table id="notices-table"><tbody><tr>' +
+		'<td class="place" data-label="Object"><code>/srv/postrider/'+'folder'.repeat(20)+'</code></td></tr></tbody></table></div>')`)
+	for _, size := range widths {
+		tb.resize(size.width, size.height)
+		if wide := tb.overflow(size.width); len(wide) > 0 {
+			t.Errorf("at %d pixels %s", size.width, strings.Join(wide, "\n  "))
+		}
+	}
+}
+
 // shifts returns what has moved since the page was opened, without a person's
 // doing.
 func (tb *tab) shifts() []string {

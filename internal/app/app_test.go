@@ -81,6 +81,9 @@ func startWith(t *testing.T, dir string, env map[string]string) *running {
 		if err := r.stop(); err != nil {
 			t.Errorf("Run = %v, want nil", err)
 		}
+		if t.Failed() {
+			t.Logf("the server's log:\n%s", r.log)
+		}
 	})
 	return r
 }

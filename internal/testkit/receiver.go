@@ -141,6 +141,11 @@ func (r *Receiver) Requests() []Request {
 // Wait waits for at least n requests and returns all. If they do not arrive, the test fails.
 func (r *Receiver) Wait(tb testing.TB, n int) []Request {
 	tb.Helper()
+	tb.Cleanup(func() {
+		if got := len(r.Requests()); tb.Failed() && got < n {
+			tb.Logf("receiver: %d of %d requests arrived", got, n)
+		}
+	})
 	Eventually(tb, "receiver: "+strconv.Itoa(n)+" requests", func() bool { return len(r.Requests()) >= n })
 	return r.Requests()
 }

@@ -258,8 +258,9 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"bench/load", "~/bench/internal", "a publisher of its own, for the same reason"},
 	{
 		"bench/run",
-		"~ ~/bench/internal ~/apitypes ~/client ~/internal/secrets go.opentelemetry.io/proto golang.org/x/sync google.golang.org/protobuf",
-		"starts the parts as processes and reads their numbers",
+		"~ ~/bench/internal ~/apitypes ~/client ~/internal/secrets github.com/jackc/pgx/v5 go.opentelemetry.io/proto golang.org/x/sync " +
+			"google.golang.org/protobuf",
+		"starts the parts as processes and reads their numbers; as the producer of B21 it speaks to its database",
 	},
 	{"bench/crash", "~ ~/bench/internal ~/apitypes ~/client", "kills the server, and asks it only through its API"},
 	{

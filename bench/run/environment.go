@@ -101,6 +101,7 @@ type environment struct {
 	browsers []*http.Client // sessions at the first node, each for streamsOf pages
 	greedy   []greedyAccount
 	asked    postrider.EndpointID // of the account asking
+	producer *lab.Producer        // with an outbox; nil: none
 	first    map[string]apitypes.Endpoint
 	started  time.Time // when restarted last started a server
 	holes    []*hole

@@ -35,7 +35,7 @@ func (w *environment) meter(ctx context.Context) (m meter, err error) {
 		}
 		m.resident = max(m.resident, resident)
 	}
-	var errs [6]error
+	var errs [7]error
 	m.used.sink, errs[0] = w.sink.Usage()
 	m.used.postgres, errs[1] = w.lab.PostgresUsage()
 	m.disk, errs[2] = w.lab.StoreBytes(w.nodes[0])
@@ -44,6 +44,9 @@ func (w *environment) meter(ctx context.Context) (m meter, err error) {
 		m.log, errs[4] = w.lab.LogLength()
 	}
 	m.machine, errs[5] = lab.MachineTime()
+	if w.producer != nil {
+		m.used.producer, errs[6] = w.producer.Usage()
+	}
 	return m, errors.Join(errs[:]...)
 }
 
@@ -52,6 +55,7 @@ func (r *reading) note(before, after meter) {
 	r.used.server.CPU = after.used.server.CPU - before.used.server.CPU
 	r.used.server.Peak = after.used.server.Peak
 	r.used.postgres.CPU = after.used.postgres.CPU - before.used.postgres.CPU
+	r.used.producer.CPU = after.used.producer.CPU - before.used.producer.CPU
 	r.used.sink.CPU = after.used.sink.CPU - before.used.sink.CPU
 	r.grew = after.used.server.Peak - before.resident
 	r.disk, r.wal = after.disk-before.disk, after.wal-before.wal

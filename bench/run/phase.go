@@ -72,7 +72,7 @@ type reading struct {
 }
 
 // usages is the usage of the processes.
-type usages struct{ server, postgres, load, sink lab.Usage }
+type usages struct{ server, postgres, producer, load, sink lab.Usage }
 
 // shown has the results of a scenario, by the names of its phases.
 type shown struct {

@@ -150,7 +150,7 @@ func scenarios(e extent) []scenario {
 		},
 		oneHangs(e), blackHoles(e), fanOutToMany(e), longBacklog(e), threeNodes(e), growth(e), openDashboards(e),
 		replayOf(e, e.many(100_000)), besideBadInputs(e), retentionAtFullLoad(e), greedyReaders(e),
-		afterBurst(e), noisyNeighbours(e),
+		afterBurst(e), noisyNeighbours(e), anOutbox(e, e.many(5_000_000)),
 	}
 }
 

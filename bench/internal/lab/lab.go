@@ -130,7 +130,12 @@ func (l *Lab) PostgresUsage() (Usage, error) {
 	if l.cluster == nil {
 		return Usage{}, nil
 	}
-	pidFile := l.clusterFile("data", "postmaster.pid")
+	return clusterUsage(l.cluster)
+}
+
+// clusterUsage returns what the cluster has used since it started.
+func clusterUsage(c *testkit.Cluster) (Usage, error) {
+	pidFile := filepath.Join(filepath.Dir(c.Socket()), "data", "postmaster.pid")
 	text, err := os.ReadFile(pidFile)
 	if err != nil {
 		return Usage{}, fmt.Errorf("postgres usage: %w", err)

@@ -40,6 +40,9 @@ func (l *Lab) StartProducer(ctx context.Context) (*Producer, error) {
 	return &Producer{"postgres://postgres@" + address + "/postgres?sslmode=disable", cluster}, nil
 }
 
+// Usage returns what the producer's PostgreSQL has used since it started.
+func (p *Producer) Usage() (Usage, error) { return clusterUsage(p.cluster) }
+
 // Stop ends the producer's PostgreSQL and removes its files.
 func (p *Producer) Stop() error { return p.cluster.Stop() }
 

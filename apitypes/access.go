@@ -61,7 +61,7 @@ type AuditEntry struct {
 	Object   *string              `json:"object" example:"endpoint" doc:"Kind of the object that it was about."`
 	ObjectID *string              `json:"object_id" doc:"Id or name of the object."`
 	Request  string               `json:"request_id" doc:"Id of the request in the server's log."`
-	Details  map[string]string    `json:"details" nullable:"false" doc:"More, by name; never a secret. fields: the fields of the request. A field that a change gave another value has its name here, with the old and the new value; changed: its values are not kept."`
+	Details  map[string]string    `json:"details" nullable:"false" doc:"More, by name; never a secret. fields: the fields of the request. A field that a change gave another value has its name here, with the old and the new value; changed: its values are not kept. Of a new endpoint, the fields that say which events it gets are here, with null as the old value."`
 }
 
 // PortalUpdate replaces the settings of the customer portal.

@@ -3,6 +3,7 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -56,6 +57,50 @@ func TestAnEntryHasAllOfASubscription(t *testing.T) {
 		details, _ := entries[0]["details"].(map[string]any)
 		if details[tt.field] != tt.want {
 			t.Errorf("%.60s has the detail\n%v\nwant\n%s", tt.body, details[tt.field], tt.want)
+		}
+	}
+}
+
+// TestAnEntryHasAllOfANewSubscription creates endpoints, by POST and by PUT. The entries have all of what
+// says which events they get, and null as the old text. What is not set has no text.
+func TestAnEntryHasAllOfANewSubscription(t *testing.T) {
+	t.Parallel()
+	w := newPeople(t)
+	w.tenant("acme")
+	filter := longFilter(t, "first")
+	condition := `"data.total < 5.0 && data.name != \"` + strings.Repeat("é", 2000) + `\""`
+	const url = `"url": "https://hooks.example/in?token=hush", `
+	for _, tt := range []struct {
+		route, body string
+		want        map[string]any
+	}{
+		{
+			"POST /endpoints",
+			`{"account": "acme", ` + url + `"event_types": ["order.*"], "filter": ` + filter + `, "condition": ` + condition + `}`,
+			map[string]any{"event_types": `null → ["order.*"]`, "filter": "null → " + filter, "condition": "null → " + condition},
+		},
+		{
+			"PUT /endpoints/acme:crm", `{` + url + `"event_types": ["*"], "channels": ["shop"], "changed": ["$.a"], "filter": ` + filter + `}`,
+			map[string]any{
+				"event_types": `null → ["*"]`, "filter": "null → " + filter, "channels": `null → ["shop"]`,
+				"changed": `null → ["$.a"]`,
+			},
+		},
+		{
+			"POST /endpoints", `{"account": "acme", ` + url + `"event_types": ["*"], "filter": null}`,
+			map[string]any{"event_types": `null → ["*"]`},
+		},
+	} {
+		before := len(w.audit(""))
+		w.want(201, tt.route, tt.body)
+		entries := w.audit("")[before:]
+		if len(entries) != 1 {
+			t.Fatalf("%s has the entries %v, want one", tt.route, entries)
+		}
+		details, _ := entries[0]["details"].(map[string]any)
+		delete(details, "fields")
+		if !reflect.DeepEqual(details, tt.want) {
+			t.Errorf("%s %.200s has the details\n%v\nwant\n%v", tt.route, tt.body, details, tt.want)
 		}
 	}
 }

@@ -44,3 +44,20 @@ func TestTheAuditLogFoldsALongFilter(t *testing.T) {
 		page.PrettyJSON(short), page.PrettyJSON(long), condition)
 	w.as("operator", "GET /dashboard/audit", nil, german).says(t, "filter: alter und neuer Text", "Vorher", "Danach")
 }
+
+// TestTheAuditLogFoldsTheFilterOfANewEndpoint creates an endpoint with a long filter and a long condition.
+// The page has all of both, folded, with null as the old text.
+func TestTheAuditLogFoldsTheFilterOfANewEndpoint(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	long := `{"data":{"name":["` + strings.Repeat("long name ", 40) + `"]}}`
+	condition := `data.total < 5.0 || data.name == "` + strings.Repeat("long name ", 40) + `"`
+	w.endpoint(apitypes.EndpointCreate{Policy: apitypes.Policy{
+		Filter: apitypes.Of(json.RawMessage(long)), Condition: apitypes.Of(condition),
+	}})
+	shown := w.see("operator", "/dashboard/audit")
+	checkHTML(t, shown)
+	shown.html = html.UnescapeString(shown.html)
+	shown.says(t, "create-endpoint", "<summary>filter: old and new text</summary>", "<summary>condition: old and new text</summary>",
+		page.PrettyJSON([]byte(long)), condition, ">null<")
+}

@@ -277,6 +277,7 @@ func (s *Routes) createEndpoint(ctx context.Context, _ *rest.None, body apitypes
 		return nil, err
 	}
 	s.resetVerification(&e)
+	rest.InfoOf(ctx).Selects(s.viewEndpoint(e, nil))
 	most, err := s.Limits.MostEndpoints(ctx, account)
 	if err != nil {
 		return nil, err

@@ -183,7 +183,7 @@ const (
 var hiddenFields = []string{"url", "headers", "auth", "tls"}
 
 // wholeFields say which events an endpoint gets. An audit entry has all of their old and new text, so
-// that a person can tell which events a change left out. The limits of these fields bound an entry:
+// that a person can tell which events a creation or a change left out. The limits of these fields bound an entry:
 // the largest is that of a filter, 16 KiB.
 var wholeFields = []string{"event_types", "filter", "channels", "changed", "condition"}
 
@@ -204,6 +204,16 @@ func (c *Info) Changed(was, is any) {
 			c.Note(field, shorten(before[field], math.MaxInt)+" → "+shorten(value, math.MaxInt))
 		default:
 			c.Note(field, shorten(before[field], maxChange)+" → "+shorten(value, maxChange))
+		}
+	}
+}
+
+// Selects notes the fields that say which events a new endpoint gets, as a change from null. The argument
+// is the endpoint as responses show it.
+func (c *Info) Selects(is any) {
+	for field, value := range fieldValues(is) {
+		if slices.Contains(wholeFields, field) && string(value) != "null" {
+			c.Note(field, "null → "+string(value))
 		}
 	}
 }

@@ -2,6 +2,7 @@ package browser_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,43 +13,56 @@ import (
 // database is a PostgreSQL server with an empty database.
 type database struct {
 	url     string
-	orders  io.Writer
+	process *exec.Cmd
+	orders  io.WriteCloser
 	answers *bufio.Scanner
 }
 
 // newDatabase starts a PostgreSQL server; the test's end ends it.
 func newDatabase(t *testing.T) *database {
 	t.Helper()
-	command := exec.Command("go", "run", "./internal/testkit/throwaway")
-	command.Dir, command.Stderr = "..", os.Stderr
-	orders, err := command.StdinPipe()
+	d, err := startDatabase()
 	if err != nil {
-		t.Fatal(err)
-	}
-	said, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		orders.Close()
-		if err := command.Wait(); err != nil {
-			t.Errorf("stop PostgreSQL: %v", err)
+		if err := d.end(); err != nil {
+			t.Error(err)
 		}
 	})
-	d := &database{orders: orders, answers: bufio.NewScanner(said)}
-	d.url = d.answer(t)
 	return d
 }
 
-func (d *database) answer(t *testing.T) string {
-	t.Helper()
-	if !d.answers.Scan() {
-		t.Fatal("PostgreSQL broke")
+// startDatabase starts a PostgreSQL server with the settings. Its caller ends it.
+func startDatabase(settings ...string) (*database, error) {
+	command := exec.Command("go", append([]string{"run", "./internal/testkit/throwaway"}, settings...)...)
+	command.Dir, command.Stderr = "..", os.Stderr
+	orders, err := command.StdinPipe()
+	if err != nil {
+		return nil, err
 	}
-	return d.answers.Text()
+	said, err := command.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := command.Start(); err != nil {
+		return nil, err
+	}
+	d := &database{process: command, orders: orders, answers: bufio.NewScanner(said)}
+	if !d.answers.Scan() {
+		return nil, errors.Join(errors.New("PostgreSQL does not start"), d.end())
+	}
+	d.url = d.answers.Text()
+	return d, nil
+}
+
+// end ends the server and removes its files.
+func (d *database) end() error {
+	d.orders.Close()
+	if err := d.process.Wait(); err != nil {
+		return fmt.Errorf("stop PostgreSQL: %w", err)
+	}
+	return nil
 }
 
 // stop ends the server at once.
@@ -60,5 +74,7 @@ func (d *database) start(t *testing.T) { d.order(t, "start") }
 func (d *database) order(t *testing.T, action string) {
 	t.Helper()
 	fmt.Fprintln(d.orders, action) // what goes wrong, its answer says
-	d.answer(t)
+	if !d.answers.Scan() {
+		t.Fatal("PostgreSQL broke")
+	}
 }

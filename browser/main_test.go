@@ -25,6 +25,12 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	code := m.Run()
 	endChromium()
+	if endProducers != nil {
+		if err := endProducers(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
 	if dir, err := shared(); err == nil {
 		os.RemoveAll(dir)
 	}

@@ -89,6 +89,7 @@ var pages = []listed{
 	{"sessions", operator, "/dashboard/sessions"},
 	{"sources", operator, "/dashboard/sources"},
 	{"source", operator, "/dashboard/sources/{source}"},
+	{"source-rows", operator, "/dashboard/sources/{source}?account={typo}"},
 
 	{"portal", customer, "/portal"},
 	{"portal-endpoints", customer, "/portal/endpoints"},
@@ -132,7 +133,7 @@ func TestPages(t *testing.T) {
 	w := newWorld(t)
 	w.destinations(t, "globex", "ann@globex.example")
 	w.call(t, "POST /endpoints/"+w.names["failing"]+"/what-if/archive", object{})
-	w.source(t)
+	w.rows(t)
 	for _, p := range pages {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()

@@ -143,13 +143,24 @@ func (w *world) history(t *testing.T) {
 	}).id("id")
 }
 
-// source makes a paused source on whose database nobody listens.
-func (w *world) source(t *testing.T) {
+// rows makes a source whose outbox has rejected rows of each kind, and names it and an account of theirs.
+func (w *world) rows(t *testing.T) {
 	t.Helper()
-	w.names["source"] = w.call(t, "PUT /sources/shop?check=false", object{
-		"database_url": "postgres://postrider_link@127.0.0.1:1/shop?sslmode=disable",
-	}).id("id")
-	w.call(t, "POST /sources/shop/pause", object{})
+	of := newShop(t)
+	of.producer(t, "shop_app")
+	order := `{"order_id": 42, "total": 4200, "currency": "EUR", "customer": {"name": "Ada Lovelace", "city": "Zürich"}}`
+	of.publish(t, fields{"account": "acme", "type": "order.created", "data": order})
+	for n := range 3 {
+		of.publish(t, fields{"account": "umbrella-uk", "type": "order.paid", "data": order, "ordering_key": "order-" + strconv.Itoa(n)})
+	}
+	of.publish(t, fields{"account": "globex", "type": "order paid!", "data": order, "metadata": `{"region": "north"}`})
+	of.publish(t, fields{
+		"account": "globex", "type": "invoice.finalized", "data": `"` + strings.Repeat("long ", 20_000) + `"`,
+		"idempotency_key": "invoice-" + strings.Repeat("2026", 60), "changed_paths": []string{"status of the invoice"},
+	})
+	of.publish(t, fields{"account": strings.Repeat("warehouse", 28), "type": strings.Repeat("very.", 25) + "long", "data": `{}`})
+	of.do(t, `select postrider.publish_bytes('umbrella-uk', 'order.exported', 'id,total', 'text/csv')`)
+	w.names["source"], w.names["typo"] = w.source(t, of, 7), "umbrella-uk"
 }
 
 // inspect names what inspected has made.

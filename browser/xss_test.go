@@ -1,8 +1,11 @@
 package browser_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -187,7 +190,33 @@ func (w *world) infect(t *testing.T) {
 	// Local parts take no < and no ", but what a template or an attribute would take for its own.
 	w.destinations(t, "hostile", `'{{.}}&ltimg/data-xss=${x}`+"`@acme.example")
 	w.names["replay"] = w.call(t, "POST /replays", object{"endpoint": w.names["failing"], "per_second": 1, "note": corpus[1]}).id("id")
-	w.source(t)
+	w.infectRows(t)
+}
+
+// infectRows makes a source whose rejected rows have the corpus: what publish keeps of it, and what somebody
+// writes by hand in place of the reasons.
+func (w *world) infectRows(t *testing.T) {
+	t.Helper()
+	of := newShop(t)
+	rows := 1
+	for texts := range slices.Chunk(corpus, 3) { // so that one page shows all
+		text := strings.ReplaceAll(strings.Join(texts, " "), "\x00", "")
+		of.producer(t, text)
+		data, err := json.Marshal(object{text: []string{text}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		of.publish(t, fields{
+			"account": text, "type": text, "data": string(data), "idempotency_key": text, "ordering_key": text, "api_version": text,
+			"subject": text, "channels": []string{text}, "metadata": string(data),
+		})
+		of.do(t, "reset session authorization")
+		rows++
+	}
+	nobody := "nobody " + corpus[1] // the server knows no such account
+	of.publish(t, fields{"account": nobody, "type": "worst.row", "data": `[]`})
+	w.names["source"], w.names["typo"] = w.source(t, of, rows), url.QueryEscape(nobody)
+	of.do(t, `update postrider.outbox_rejected set code = account, field = type, message = ordering_key where number % 2 = 0`)
 }
 
 // TestHostileTextsStayTexts opens every page of both audiences where each field

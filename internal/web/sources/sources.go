@@ -46,8 +46,8 @@ func list(v *page.Visit) error {
 type rowShown struct {
 	apitypes.RejectedRow
 
-	Text string
-	Cut  bool // Text is only the beginning
+	Text string // JSON has line breaks
+	Cut  bool   // Text is only the beginning
 }
 
 // sourcePage is the data of the page of one source.
@@ -76,7 +76,11 @@ func show(v *page.Visit, id postrider.SourceID) error {
 		return err
 	}
 	shown := page.RowsOf(rows, func(r apitypes.RejectedRow) rowShown {
-		text, cut := payload.Clip(string(r.Data), payload.MaxRaw)
+		data, err := postrider.ParseData(r.ContentType, r.Data, r.DataEncoding)
+		if err != nil {
+			data = r.Data
+		}
+		text, cut := payload.Clip(page.PrettyJSON(data), payload.MaxRaw)
 		return rowShown{r, text, cut}
 	})
 	p.Listed = page.Listed[rowShown]{

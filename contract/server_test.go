@@ -123,11 +123,11 @@ func (s *server) end(by syscall.Signal) {
 	_ = s.process.Wait() // it reports the signal
 }
 
-// newDatabase starts a PostgreSQL server and returns the URL of an empty database, and
+// newDatabase starts a PostgreSQL server with the settings and returns the URL of an empty database, and
 // a function that ends the server. The test's end ends it at the latest.
-func newDatabase(t *testing.T) (url string, stop func()) {
+func newDatabase(t *testing.T, settings ...string) (url string, stop func()) {
 	t.Helper()
-	command := exec.Command("go", "run", "./internal/testkit/throwaway")
+	command := exec.Command("go", append([]string{"run", "./internal/testkit/throwaway"}, settings...)...)
 	command.Dir, command.Stderr = "..", os.Stderr
 	lifeline, err := command.StdinPipe()
 	if err != nil {

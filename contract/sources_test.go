@@ -2,8 +2,8 @@ package contract_test
 
 import "strings"
 
-// driveSources has events read from the outbox of a producer whose database does not exist. What a database
-// answers is tested where there is one.
+// driveSources has events read from the outbox of a producer whose database does not exist. driveRows has
+// what a database answers.
 func (c *caller) driveSources() {
 	c.Helper()
 	const body = "postgres://reader@127.0.0.1:9/shop?sslmode=disable"

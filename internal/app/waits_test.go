@@ -32,6 +32,8 @@ type wait struct {
 	statement string
 	// take holds the resource in another way, until release is called.
 	take func(t *testing.T, r *running, dir string) (release func())
+	// atProducer holds the resource in the database of a producer.
+	atProducer func(t *testing.T, p *shopDatabase) (release func())
 	// blocked waits for the resource. Its response is the status, while the resource is held.
 	blocked func(ctx context.Context, c *client.Client) error
 	status  int
@@ -85,19 +87,25 @@ var waits = map[string]wait{
 	"quota-row":    {statement: `lock table quota_use in share row exclusive mode`},
 	"circuit-row":  {statement: `lock table circuits in share row exclusive mode`},
 	"shards":       {statement: `select from shards for update`},
-	"membership":   {statement: `select pg_advisory_xact_lock(hashtext('postrider_nodes'))`, stops: []string{"arrival", "ready"}},
+	"membership":   {statement: `select pg_advisory_xact_lock(hashtext('postrider_nodes'))`, stops: []string{"arrival", "ready", "row"}},
 	"rollups":      {statement: `select pg_advisory_xact_lock(1886352244 + 1, 0)`},
 	"replays":      {statement: `select pg_advisory_xact_lock(hashtext('postrider_replays'))`},
 	"dead-letters": {statement: `lock table dead_letters`, blocked: listDeadLetters, status: http.StatusServiceUnavailable},
 	"partition": {
 		statement: `lock table events`, blocked: publishOf(orderedBy("")), status: http.StatusServiceUnavailable,
-		stops: []string{"publish", "ordered", "arrival", "change", "ready"},
+		stops: []string{"publish", "ordered", "arrival", "change", "ready", "row"},
+	},
+	"source-row": {
+		statement: `select from sources for update`, blocked: pauseSource, status: http.StatusServiceUnavailable, stops: []string{"row"},
 	},
 	"connection-pool": {take: manyReaders},
 	"receiver":        {take: hangingReceiver},
+	"outbox-row":      {atProducer: lockedRow, stops: []string{"row"}},
+	"outbox-key":      {atProducer: openKey},
+	"producer-hangs":  {atProducer: hangingProducer, stops: []string{"row"}},
 	"sqlite-writer": {
 		sqlite: true, take: lockedFile, blocked: publishOf(orderedBy("")), status: http.StatusServiceUnavailable,
-		stops: []string{"publish", "ordered", "arrival", "change", "ready"},
+		stops: []string{"publish", "ordered", "arrival", "change", "ready", "row"},
 	},
 }
 
@@ -166,6 +174,7 @@ func TestPromise5Waits(t *testing.T) {
 			t.Errorf("docs/waits.md has no row `%s`", row)
 		}
 	}
+	s := newShop(t)
 	for _, row := range rows {
 		w, ok := waits[row]
 		if !ok {
@@ -174,14 +183,14 @@ func TestPromise5Waits(t *testing.T) {
 		}
 		t.Run(row, func(t *testing.T) {
 			t.Parallel()
-			w.walk(t)
+			w.walk(t, s)
 		})
 	}
 }
 
 // walk holds the resource for at least hold, until everybody whom the resource does not stop has
 // made progress several times. Then it frees the resource, and all must make progress.
-func (w *wait) walk(t *testing.T) {
+func (w *wait) walk(t *testing.T, s *shop) {
 	dir, env := t.TempDir(), map[string]string{}
 	place := dir
 	if !w.sqlite {
@@ -201,13 +210,17 @@ func (w *wait) walk(t *testing.T) {
 		t.Fatal(err)
 	}
 	receiver.Wait(t, 2)
-	all := watch(t, r, receiver, e)
+	p := databaseOf(t, s, r)
+	all := watch(p, r, receiver, e)
 	all.proceed(t, nil)
 
 	var release func()
-	if w.take != nil {
+	switch {
+	case w.take != nil:
 		release = w.take(t, r, place)
-	} else {
+	case w.atProducer != nil:
+		release = w.atProducer(t, p)
+	default:
 		release = inTransaction(t, place, w.statement)
 	}
 	all.reset()
@@ -274,7 +287,8 @@ type watcher struct {
 	longest time.Duration // of one time since reset
 }
 
-func watch(t *testing.T, r *running, receiver *testkit.Receiver, e apitypes.Endpoint) watchers {
+func watch(p *shopDatabase, r *running, receiver *testkit.Receiver, e apitypes.Endpoint) watchers {
+	t := p.T
 	all := watchers{}
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
@@ -304,6 +318,11 @@ func watch(t *testing.T, r *running, receiver *testkit.Receiver, e apitypes.Endp
 			}
 			return nil
 		},
+		"commit": func() error { // of a producer, which waits for nobody
+			_, err := p.publish(ctx)
+			return err
+		},
+		"row": func() error { return p.publishRead(ctx) },
 	} {
 		w := &watcher{}
 		all[name] = w

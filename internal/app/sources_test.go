@@ -25,6 +25,12 @@ type shop struct {
 // newShop starts a producer's PostgreSQL. It listens on the loopback interface, as a source needs it.
 func newShop(t *testing.T) *shop {
 	t.Helper()
+	return newShopIn(t, "")
+}
+
+// newShopIn starts it in a folder.
+func newShopIn(t *testing.T, dir string, settings ...string) *shop {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +39,7 @@ func newShop(t *testing.T) *shop {
 	_, port, _ := net.SplitHostPort(address)
 	s := &shop{T: t, url: "postgres://postgres@" + address + "/postgres?sslmode=disable"}
 	s.ok(listener.Close())
-	s.cluster, err = testkit.StartPostgres("", "listen_addresses=127.0.0.1", "port="+port)
+	s.cluster, err = testkit.StartPostgres(dir, append(settings, "listen_addresses=127.0.0.1", "port="+port)...)
 	s.ok(err)
 	t.Cleanup(func() { s.ok(s.cluster.Stop()) })
 	s.ok(outbox.Install(t.Context(), outbox.Config{URL: s.url}, false))

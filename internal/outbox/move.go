@@ -42,7 +42,7 @@ func Refuse(row Row, err error) Rejection {
 		r.Field, r.Code = faults[0].Field, cmp.Or(string(faults[0].Code), r.Code)
 	}
 	if errors.Is(err, postrider.ErrLoop) {
-		r.Code = "loop_detected"
+		r.Code, r.Field = "loop_detected", "hops"
 	}
 	if _, taken := errors.AsType[*postrider.KeyTakenError](err); taken {
 		r.Code, r.Field, r.Message = "idempotency_conflict", "idempotency_key", "the idempotency key was used for other content"

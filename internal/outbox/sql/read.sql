@@ -7,7 +7,8 @@ $fn$;
 
 -- poll returns a page of the rows that the caller's statement sees and that the snapshot seen did not
 -- see. Their transactions were open at that snapshot, or began later. If until is not null, poll returns
--- only rows that the snapshot until sees. after_number is 0 for the first page.
+-- only rows that the snapshot until sees. after_number is 0 for the first page. Rows that were written by
+-- hand may have numbers below 0.
 --
 -- It is stable, so it has the snapshot of the statement. It never looks at rows that were to be seen
 -- before: beside an old open transaction these are millions of dead ones. The floor is in front of the
@@ -21,7 +22,8 @@ language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
 set enable_mergejoin = off set jit = off set work_mem = '16MB' as $fn$
 declare
-	floor_number bigint := after_number;
+	after_page constant bigint := coalesce(nullif(after_number, 0), -9223372036854775808);
+	floor_number bigint := after_page;
 begin
 	if seen is not null and after_number = 0 then
 		select coalesce(min(x.number) - 1, 9223372036854775807) into floor_number
@@ -42,7 +44,7 @@ begin
 		cross join lateral (
 			select o.number, octet_length(o.data) as size
 			from postrider.outbox o
-			where (o.tx, o.number) > (x.tx, after_number) and (o.tx, o.number) <= (x.tx, 9223372036854775807)
+			where (o.tx, o.number) > (x.tx, after_page) and (o.tx, o.number) <= (x.tx, 9223372036854775807)
 			order by o.tx, o.number
 			limit most_rows
 		) r

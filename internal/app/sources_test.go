@@ -25,7 +25,7 @@ type shop struct {
 // newShop starts a producer's PostgreSQL. It listens on the loopback interface, as a source needs it.
 func newShop(t *testing.T) *shop {
 	t.Helper()
-	return newShopIn(t, "")
+	return newShopIn(t, testkit.Memory())
 }
 
 // newShopIn starts it in a folder.

@@ -51,7 +51,7 @@ type Window struct {
 	// rows of the last poll must be moved before the next one.
 	Held []string
 
-	server time.Time // start of the server that the snapshots are from
+	server time.Time // start of the server that the snapshots are from, see serverSQL
 	seen   string    // the earlier snapshot; "": none, so the window has all rows
 	until  string    // the later snapshot, while the window has more pages; "": the present
 	last   int64     // the number of the last row that was returned of the window; 0: none
@@ -62,12 +62,17 @@ type Window struct {
 	count bool
 }
 
+// serverSQL is when the server was started, or recovered after a crash of one of its processes. Snapshots of before mean
+// nothing then: transactions that ended shortly before may be lost, and others get their ids. A crash resets all
+// statistics. A person may do so, too; then all rows are read again, which does no harm.
+const serverSQL = "greatest(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time())"
+
 // pollSQL reads a page and the snapshot that it was read in. If the page has no rows, there is one row with
 // a number that is null.
 const pollSQL = `
 select s.server, s.snapshot, s.drawn, ` + columns + `
 from (
-  select pg_postmaster_start_time() as server, pg_current_snapshot()::text as snapshot, q.last_value as drawn
+  select ` + serverSQL + ` as server, pg_current_snapshot()::text as snapshot, q.last_value as drawn
   from postrider.outbox_number q
   where not $6 or pg_current_xact_id() is not null
 ) s
@@ -76,8 +81,7 @@ left join postrider.poll(nullif($1::text, '')::pg_snapshot, $2, nullif($3::text,
 // Poll returns the next page of the window, at most n rows, ordered by number. If more is false, the window
 // ends, and the next Poll reads a new one.
 //
-// If the server was restarted or is another one, snapshots of before mean nothing, so Poll reads all rows
-// again.
+// If the server was restarted or is another one, Poll reads all rows again.
 func (db *DB) Poll(ctx context.Context, w *Window, n int) (rows []Row, more bool, err error) {
 	if db.own != nil {
 		return db.own.head(ctx, w.Held, "", n)
@@ -110,17 +114,19 @@ func (db *DB) Poll(ctx context.Context, w *Window, n int) (rows []Row, more bool
 
 const ofAccountSQL = `
 select ` + columns + `
-from postrider.of_account($1, $2, nullif($3::text, '')::pg_snapshot, nullif($4::text, '')::pg_snapshot, $5, $6, $7) o`
+from postrider.of_account($1, $2, nullif($3::text, '')::pg_snapshot, nullif($4::text, '')::pg_snapshot, $5, $6, $7) o
+where ` + serverSQL + ` = $8`
 
 // OfAccount returns at most n rows of an account that Poll has returned to the window and that still wait,
-// ordered by number, from the given one on. More is true if there may be others.
+// ordered by number, from the given one on. More is true if there may be others. If the server is another one since Poll,
+// it returns none: the next Poll returns all.
 //
 //nolint:revive // one argument more than the limit, and one caller
 func (db *DB) OfAccount(ctx context.Context, w *Window, account string, from int64, n int) (rows []Row, more bool, err error) {
 	if db.own != nil {
 		return db.own.head(ctx, nil, account, n)
 	}
-	rows, size, err := db.rows(ctx, nil, ofAccountSQL, account, from, w.seen, w.until, w.last, n, pageBytes)
+	rows, size, err := db.rows(ctx, nil, ofAccountSQL, account, from, w.seen, w.until, w.last, n, pageBytes, w.server)
 	if err != nil {
 		return nil, false, fmt.Errorf("read the outbox of an account: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -330,10 +331,11 @@ func TestOfAccountReturnsWhatPollHasReturned(t *testing.T) {
 	want(0, true, "[1 2]")
 }
 
-// A restored or promoted server has other transactions, so a window of before means nothing.
+// A restored or promoted server has other transactions, so a window of before means nothing. So does one that has recovered
+// from a crash of one of its processes.
 func TestPollAfterARestart(t *testing.T) {
 	t.Parallel()
-	cluster, err := testkit.StartPostgres("")
+	cluster, err := testkit.StartPostgres(testkit.Memory())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -349,23 +351,37 @@ func TestPollAfterARestart(t *testing.T) {
 	if err := outbox.Install(t.Context(), outbox.Config{URL: dsn, Local: true}, false); err != nil {
 		t.Fatal(err)
 	}
-	publish := func(db *outbox.DB) *world {
-		w := &world{t, dsn, db, connect(t, dsn)}
-		w.exec("select postrider.publish('acme', 'a.b', '1')")
-		return w
-	}
 	var window outbox.Window
-	if got := data(publish(openAt(t, dsn)).poll(&window, 5)); got != "[1]" {
-		t.Fatalf("got %s", got)
+	published := func(want string) {
+		t.Helper()
+		w := &world{t, dsn, openAt(t, dsn), connect(t, dsn)}
+		w.exec("select postrider.publish('acme', 'a.b', '1')")
+		if rows, _, err := w.db.OfAccount(t.Context(), &window, "acme", 0, 5); len(rows) > 0 || err != nil {
+			t.Errorf("of an account, %d rows of before are returned, %v", len(rows), err)
+		}
+		if got := data(w.poll(&window, 5)); got != want {
+			t.Errorf("the window has %s, want everything: %s", got, want)
+		}
 	}
+	published("[1]")
 	for _, action := range []string{"stop", "start"} {
 		if err := cluster.Control(action); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := data(publish(openAt(t, dsn)).poll(&window, 5)); got != "[1 1]" {
-		t.Errorf("after the restart the window has %s, want everything", got)
+	published("[1 1]")
+	conn, other := connect(t, dsn), connect(t, dsn)
+	if err := syscall.Kill(int(conn.PgConn().PID()), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
 	}
+	testkit.Eventually(t, "the server has recovered", func() bool {
+		if other.Ping(t.Context()) == nil {
+			return false // it has not noticed yet
+		}
+		again, err := pgx.Connect(t.Context(), dsn)
+		return err == nil && again.Close(t.Context()) == nil
+	})
+	published("[1 1 1]")
 }
 
 // In a database that was restored from a dump, rows have transactions of another server.

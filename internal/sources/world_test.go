@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,7 +44,8 @@ type world struct {
 	producer *pgxpool.Pool
 	accounts map[string]postrider.AccountID
 	meter    *quota.Meter
-	stop     func() // of what publishes
+	stop     func()                          // of what publishes
+	server   atomic.Pointer[testkit.Cluster] // of the producer
 
 	mu        sync.Mutex
 	published []postrider.Event // of which a node has got a receipt, without duplicates
@@ -91,6 +93,7 @@ func newWorld(t *testing.T, s store.Store) *world {
 		return outbox.Install(ctx, outbox.Config{URL: dsn, Local: true}, false)
 	})
 	w := &world{T: t, ids: store.NewIDs(time.Now, nil), accounts: map[string]postrider.AccountID{}}
+	w.server.Store(testkit.SharedCluster(t))
 	var err error
 	w.producer, err = pgxpool.New(t.Context(), dsn)
 	w.ok(err)
@@ -147,11 +150,10 @@ func (w *world) urlOf(role, dsn string) string {
 	return "postgres://" + role + "@127.0.0.1/" + path.Base(u.Path) + "?sslmode=disable"
 }
 
-// open connects to the producer by the socket of the test cluster.
+// open connects to the producer by the socket of its server.
 func (w *world) open(ctx context.Context, s postrider.Source) (*outbox.DB, error) {
-	socket := testkit.SharedCluster(w).Socket()
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		return (&net.Dialer{}).DialContext(ctx, "unix", w.server.Load().Socket())
 	}
 	return outbox.Open(ctx, outbox.Config{URL: s.URL, Table: s.Table, Source: s.ID, Dial: dial})
 }

@@ -190,7 +190,7 @@ func (t *ownTable) head(ctx context.Context, held []string, account string, n in
 			return nil, false, fmt.Errorf("read a row of the table %s: %w", t.Name, err)
 		}
 		row := s.row()
-		row.Key, row.ID = key, t.id(key)
+		row.Key, row.ID = key, t.id(key, &s)
 		rows = append(rows, row)
 	}
 	if err := all.Err(); err != nil {
@@ -199,15 +199,17 @@ func (t *ownTable) head(ctx context.Context, held []string, account string, n in
 	return rows, found == n || len(rows) < found, nil
 }
 
-// id returns the id by which the store knows a row: its UUID, or a hash (UUIDv8) of the source, the table and
-// the text of its id.
-func (t *ownTable) id(key string) (id postrider.OutboxID) {
+// id returns the id by which the store knows a row: its UUID, or a hash (UUIDv8) of the source, the table, the text of
+// its id and its content. After a failover to a replica that lacks rows, their numbers are given to other rows.
+func (t *ownTable) id(key string, s *stored) (id postrider.OutboxID) {
 	var given pgtype.UUID
 	if t.uuid && given.Scan(key) == nil {
 		return given.Bytes
 	}
-	sum := sha256.Sum256([]byte(t.source.String() + "\x00" + t.Name + "\x00" + key))
-	copy(id[:], sum[:])
+	hash := sha256.New()
+	content := []string{t.source.String(), t.Name, key, text(s.account), text(s.eventType), text(s.order), moment(s.publishedAt).String()}
+	fmt.Fprintf(hash, "%q %s", content, s.data)
+	copy(id[:], hash.Sum(nil))
 	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80
 	return id
 }

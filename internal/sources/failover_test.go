@@ -72,12 +72,14 @@ func (f *fates) next() int {
 	return f.last
 }
 
+const publishOfKey = `select postrider.publish('acme', 'order.created', format('{"n":%s}', $1::int)::json, ordering_key => $2)`
+
 // write commits n rows of one key.
 func (f *fates) write(w *world, n int, key string) {
 	w.Helper()
 	for range n {
 		i := f.next()
-		w.exec(`select postrider.publish('acme', 'order.created', format('{"n":%s}', $1::int)::json, ordering_key => $2)`, i, key)
+		w.exec(publishOfKey, i, key)
 		f.note(i, "committed")
 	}
 }
@@ -91,8 +93,7 @@ func (f *fates) run(w *world, client int) {
 		if err != nil {
 			return
 		}
-		_, err = tx.Exec(w.Context(), `select postrider.publish('acme', 'order.created', format('{"n":%s}', $1::int)::json, ordering_key => $2)`,
-			n, fmt.Sprint("key", (client+n)%3))
+		_, err = tx.Exec(w.Context(), publishOfKey, n, fmt.Sprint("key", (client+n)%3))
 		if err != nil || n%3 == 0 {
 			if tx.Rollback(w.Context()) != nil {
 				return
@@ -183,17 +184,21 @@ func (w *world) failOverWithLoss(f *fates, replica *testkit.Cluster) {
 	testkit.Eventually(w, "the replica gets nothing", func() bool { return w.number("select count(*) from pg_stat_replication") == 0 })
 	w.ok(w.PutSource(w.Context(), w.source))
 	const rows = "(select number, tx from postrider.outbox union all select number, tx from postrider.outbox_read) r"
-	had := fmt.Sprintf("number > %d and tx > '%d'", w.number("select max(number) from "+rows), w.number("select max(tx)::text::int from "+rows))
+	last := func() (number, tx int) {
+		return w.number("select max(number) from " + rows), w.number("select max(tx)::text::int from " + rows)
+	}
+	number, tx := last()
 	f.write(w, 100, "key2")
 	w.untilRead()
-	lost := fmt.Sprintf("number <= %d and tx <= '%d'", w.number("select max(number) from "+rows), w.number("select max(tx)::text::int from "+rows))
+	lostNumber, lostTx := last()
 
 	w.ok(w.server.Load().Control("stop"))
 	w.promote(replica)
 	f.write(w, 30, "key1")
 	f.write(w, 200, "key2")
 	w.untilRead()
-	if w.number("select count(*) from "+rows+" where "+had+" and "+lost) == 0 {
+	again := fmt.Sprintf(" where number > %d and number <= %d and tx > '%d' and tx <= '%d'", number, lostNumber, tx, lostTx)
+	if w.number("select count(*) from "+rows+again) == 0 {
 		w.Error("no number of a row and a transaction was given again, so the test shows nothing")
 	}
 }

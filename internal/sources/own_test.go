@@ -152,3 +152,17 @@ func TestAnOwnTableThatKeepsItsRowsIsTold(t *testing.T) {
 		t.Errorf("the state is %+v", s)
 	}
 }
+
+// After a failover to a replica that lacks the newest rows, their numbers are given to other rows.
+func TestANumberThatIsGivenAgainIsAnotherRow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, memory.New(memory.Options{}))
+	w.ownTable("bigint generated always as identity")
+	w.node(nil, nil)
+	w.writeOwn("acme", 1, 5)
+	w.untilLeft(0)
+	w.exec("alter table own alter id restart, alter place restart")
+	w.writeOwn("acme", 6, 5)
+	w.untilLeft(0)
+	w.wantOnce("acme", 10)
+}

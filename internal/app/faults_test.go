@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -31,6 +32,7 @@ type fault struct {
 	every              time.Duration // between two publishes; 0: 2 s
 	policy             func(int, *postrider.Policy)
 	flags              []string
+	source             bool // a row is added to an outbox every 10 s, too
 
 	// What begins and ends the fault. At the end the receivers are as usual by themselves.
 	begin, end func(ctx context.Context, in *installation)
@@ -42,23 +44,31 @@ func TestRecordFaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range faults {
+	for _, f := range slices.Concat(faults, sourceFaults) {
 		t.Run(f.name, func(t *testing.T) {
 			if *record == "" {
 				return
 			}
 			t.Parallel()
 			begun := time.Now()
-			synctest.Test(t, func(t *testing.T) { f.record(t, rules, *record) })
+			var outbox *outboxServer
+			if f.source {
+				outbox = newOutboxServer(t)
+			}
+			synctest.Test(t, func(t *testing.T) { f.record(t, rules, *record, outbox) })
 			t.Logf("recorded in %v", time.Since(begun).Round(time.Millisecond))
 		})
 	}
 }
 
-func (f fault) record(t *testing.T, rules []byte, folder string) {
+func (f fault) record(t *testing.T, rules []byte, folder string, outbox *outboxServer) {
 	in := newInstallation(t, f)
 	ctx, stop := context.WithCancel(t.Context())
 	in.running.Go(func() { in.produce(ctx, orElse(f.every, 2*time.Second)) })
+	if outbox != nil {
+		in.addSource(outbox)
+		in.running.Go(func() { in.produceRows(ctx) })
+	}
 	r := newRecording(rules)
 	length, sample := before+orElse(f.length, 4*time.Hour), orElse(f.sample, time.Minute)
 	tick := time.NewTicker(sample)

@@ -35,7 +35,8 @@ type installation struct {
 	servers []*simulated
 	running sync.WaitGroup
 
-	index map[postrider.EndpointID]int
+	index  map[postrider.EndpointID]int
+	outbox *outboxServer // that is read; nil: none is
 
 	mu      sync.Mutex
 	respond receivers

@@ -89,4 +89,8 @@ func TestRubbishInAnOutboxIsRejected(t *testing.T) {
 	if got := eventsOfRows(t, receiver); len(got[1]) != 1 {
 		t.Errorf("two rows with one id are %d events, want 1", len(got[1]))
 	}
+	for range 2 { // the second has the number of a rejected row
+		insert("number, type", "-9, ''")
+		eventually(t, "nothing waits", func() bool { return s.waiting() == 0 })
+	}
 }

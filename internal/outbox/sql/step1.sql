@@ -56,7 +56,7 @@ create table postrider.outbox_rejected (
 	code text not null,
 	field text not null,
 	message text not null,
-	primary key (number)
+	primary key (number, id, rejected_at) -- a number of a row that was written by hand may come again
 );
 alter table postrider.outbox_rejected
 	alter column account drop not null, alter column type drop not null, alter column data drop not null;

@@ -74,11 +74,12 @@ func TestFullDisksLoseNoRow(t *testing.T) {
 	eventually(t, "the rows are sent", all)
 
 	free := fillDisk(t, ours)
-	s.ok(write(50))
 	eventually(t, "readyz says that publishes are refused", func() bool {
+		s.ok(write(5))
 		_, text := r.ready(t)
 		return strings.Contains(text, "publishes are refused")
 	})
+	s.ok(write(10))
 	if all() {
 		t.Error("all rows were sent, so the disk was not full")
 	}

@@ -32,7 +32,7 @@ type producer struct {
 
 // at returns how to reach the database.
 func (p producer) at(t terminal) (outbox.Config, error) {
-	c := outbox.Config{URL: p.DatabaseURL, Local: true}
+	c := outbox.Config{URL: p.DatabaseURL, Local: true, Warn: func(text string) { fmt.Fprintln(t.err, "warning:", text) }}
 	switch {
 	case p.DatabaseURL != "" && holdsPassword(p.DatabaseURL):
 		return c, misused("--database-url: must not hold a password, which every user of this machine can read; use PGPASSWORD or --database-url-file")
@@ -74,7 +74,8 @@ type outboxInstallCmd struct {
 // Help returns the text above the flags in the help of the command.
 func (outboxInstallCmd) Help() string {
 	return "Makes the schema postrider in one transaction, and the roles postrider_outbox, postrider_producer and postrider_reader. " +
-		"The URL needs a role that may create roles, and schemas in the database. It may be repeated. docs/outbox.md describes the outbox."
+		"The URL needs a role that may create roles, and schemas in the database; another role is told what a superuser must run first. " +
+		"It may be repeated. docs/outbox.md describes the outbox."
 }
 
 // Run installs the outbox and says what to grant.

@@ -28,6 +28,10 @@ var (
 	notifySQL string
 	//go:embed sql/quiet.sql
 	quietSQL string
+	//go:embed sql/leave.sql
+	leaveSQL string
+	//go:embed sql/members.sql
+	membersSQL string
 	//go:embed sql/remove.sql
 	removeSQL string
 )
@@ -74,7 +78,7 @@ end
 $step$;
 `, i+1, strings.TrimSpace(step))
 	}
-	for _, part := range []string{publishSQL, readSQL, tailSQL, trigger, "reset role;\n"} {
+	for _, part := range []string{publishSQL, readSQL, tailSQL, trigger, leaveSQL, membersSQL} {
 		b.WriteString("\n" + part)
 	}
 	return b.String()
@@ -93,11 +97,13 @@ func Upgrade(ctx context.Context, c Config) error {
 	})
 }
 
-// installed returns a VersionError if there is no outbox.
+// installed returns a VersionError if there is no outbox. It reads no table, because the role may have no right to.
 func installed(ctx context.Context, conn *pgx.Conn) error {
-	have, err := version(ctx, conn)
-	if err == nil && have == 0 {
-		return &VersionError{}
+	var there bool
+	err := conn.QueryRow(ctx, `select exists (select from pg_class where relname = 'outbox_version'
+		and relnamespace = (select oid from pg_namespace where nspname = 'postrider'))`).Scan(&there)
+	if err == nil && !there {
+		err = &VersionError{}
 	}
 	return err
 }
@@ -109,7 +115,7 @@ func Remove(ctx context.Context, c Config, force bool) error {
 		if err := installed(ctx, conn); err != nil {
 			return "", err
 		}
-		if _, err := conn.Exec(ctx, "lock table postrider.outbox in access exclusive mode"); err != nil {
+		if _, err := conn.PgConn().Exec(ctx, headSQL+"lock table postrider.outbox in access exclusive mode").ReadAll(); err != nil {
 			return "", err
 		}
 		var waiting, rejected int64
@@ -118,7 +124,7 @@ func Remove(ctx context.Context, c Config, force bool) error {
 		if err == nil && waiting+rejected > 0 && !force {
 			err = fmt.Errorf("%d rows wait for Postrider and %d were rejected; they would be lost, so this needs --force", waiting, rejected)
 		}
-		return removeSQL, err
+		return "drop schema postrider cascade;\n" + leaveSQL + removeSQL, err
 	})
 }
 
@@ -127,6 +133,11 @@ func (c Config) run(ctx context.Context, doing string, prepare func(*pgx.Conn) (
 	config, err := c.parse()
 	if err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
+	}
+	config.ConnConfig.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
+		if c.Warn != nil && n.SeverityUnlocalized == "WARNING" {
+			c.Warn(n.Message + "; " + n.Hint)
+		}
 	}
 	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
 	if err != nil {

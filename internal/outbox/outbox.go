@@ -49,6 +49,8 @@ type Config struct {
 	Source postrider.SourceID
 	// Local is for the commands of people: the environment, the files and the TLS of psql are used, too.
 	Local bool
+	// Warn is told what Install and Upgrade leave to be done; nil: nobody is.
+	Warn func(text string)
 }
 
 // DB is the outbox of a producer. Its methods can be called by several goroutines.

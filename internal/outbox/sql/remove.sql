@@ -1,5 +1,4 @@
 -- Roles stay if another database of the cluster has an outbox, or if the caller may not drop them.
-drop schema postrider cascade;
 do $do$
 declare
 	r text;

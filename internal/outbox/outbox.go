@@ -83,9 +83,24 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	}
 	if err != nil {
 		pool.Close()
-		return nil, fmt.Errorf("open the outbox: %w", err)
+		return nil, fmt.Errorf("open the outbox: %w%s", err, advice(err, config.ConnConfig.Password != ""))
 	}
 	return db, nil
+}
+
+// advice returns what to do about an error of a connection, to be added to its text. It is empty if that is not known.
+func advice(err error, password bool) string {
+	refused, _ := errors.AsType[*pgconn.PgError](err)
+	_, untrusted := errors.AsType[x509.UnknownAuthorityError](err)
+	switch {
+	case refused != nil && refused.Code == codePassword && !password:
+		return "; no password was given"
+	case untrusted:
+		return "; give the certificates that sign that of the server, or let the URL have sslmode=require, which checks none"
+	case strings.Contains(err.Error(), "server refused TLS connection"): // pgx has no type for it
+		return "; the server has no TLS: set it up there, or let the URL have sslmode=disable if nobody can listen between"
+	}
+	return ""
 }
 
 // checkVersion returns a [VersionError] unless the outbox has the version of this program.
@@ -139,6 +154,7 @@ const (
 	codeNoTable  = "42P01"
 	codeNoSchema = "3F000"
 	codeDenied   = "42501"
+	codePassword = "28P01"
 )
 
 // Denied reports whether the database refused something because the role has no right to do it.

@@ -102,7 +102,7 @@ func openTable(ctx context.Context, pool *pgxpool.Pool, source postrider.SourceI
 	case !unique:
 		return refuse("needs a primary key of the column %s alone, or a unique index on it with not null, because rows are deleted by it", t.ID)
 	case t.OrderingKey != "" && !ordered && !number:
-		return refuse("has ids that are no numbers, so a source with ordering_key needs order: a column whose values rise within a key")
+		return refuse("has ids that are no numbers, so with a column of ordering keys it needs one for the order, whose values rise within a key")
 	case !granted:
 		return refuse("may not be read and deleted from by the role; run in the database: grant select, delete on %s to the role of the URL"+
 			", and grant usage on schema %s", t.Name, schema)

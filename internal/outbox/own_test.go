@@ -240,7 +240,7 @@ func TestATableThatCannotBeAnOutboxIsRefused(t *testing.T) {
 			"has ids of the type date",
 		},
 		"an id or null": {strings.ReplaceAll(debezium, "primary key", "unique"), mapped, "with not null"},
-		"no order":      {debezium, with(func(m *postrider.SourceTable) { m.Order = "" }), "needs order: a column whose values rise"},
+		"no order":      {debezium, with(func(m *postrider.SourceTable) { m.Order = "" }), "needs one for the order, whose values rise"},
 		"a wrong order": {debezium, with(func(m *postrider.SourceTable) { m.Order = "x" }), "has no column x"},
 		"an odd order": {
 			debezium + "; alter table outbox add place json",

@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"context"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
@@ -43,6 +44,7 @@ func TestOpenVerifiesTheCertificate(t *testing.T) {
 		{at("localhost", "?sslmode=require"), "", ""},
 		{at("localhost", "?sslmode=disable"), "", ""},
 		{at("localhost", ""), "", "certificate signed by unknown authority"},
+		{at("localhost", ""), "", "; give the certificates that sign that of the server, or let the URL have sslmode=require"},
 		{at("localhost", ""), string(testkit.NewCA(t).PEM()), "certificate signed by unknown authority"},
 		{at("127.0.0.1", ""), string(ca.PEM()), "127.0.0.1"},
 	} {
@@ -52,6 +54,45 @@ func TestOpenVerifiesTheCertificate(t *testing.T) {
 		}
 		if err == nil != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", tt.url, err, tt.want)
+		}
+	}
+}
+
+// Errors of a connection say what to do.
+func TestOpenAdvises(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "hba")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	rules := filepath.Join(dir, "rules")
+	if err := os.WriteFile(rules, []byte("local all postgres trust\nlocal all all scram-sha-256\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	give(t, rules)
+	give(t, dir)
+	cluster, err := testkit.StartPostgres("", "hba_file="+rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cluster.Stop() }()
+	if _, err := connect(t, cluster.DSN("postgres")).Exec(t.Context(), "create role link login password 'right'"); err != nil {
+		t.Fatal(err)
+	}
+	const advice = "no password was given"
+	for _, tt := range []struct{ mode, password, want, never string }{
+		{"", "right", "; the server has no TLS: set it up there, or let the URL have sslmode=disable", advice},
+		{"?sslmode=disable", "", "; " + advice, "sslmode"},
+		{"?sslmode=disable", "wrong", "password authentication failed", advice},
+		{"?sslmode=disable", "right", "postrider outbox install", advice},
+	} {
+		_, err := outbox.Open(t.Context(), outbox.Config{
+			URL: "postgres://link@producer.example/postgres" + tt.mode, Password: tt.password,
+			Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "unix", cluster.Socket()) },
+		})
+		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), tt.never) {
+			t.Errorf("%+v: %v", tt, err)
 		}
 	}
 }

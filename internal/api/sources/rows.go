@@ -76,7 +76,9 @@ func (s *Routes) state(ctx context.Context, in *SourcePath) (*rest.Reply[apitype
 			var rows []outbox.RejectedRow
 			rows, err = s.refused(ctx, db, outbox.RejectedRows{})
 			found.Rejected = int64(len(rows))
-			found.Waiting = max(found.Waiting-found.Rejected, 0)
+			if found.Waiting = max(found.Waiting-found.Rejected, 0); found.Waiting == 0 {
+				found.Oldest = time.Time{}
+			}
 		}
 		return err
 	})

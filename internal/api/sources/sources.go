@@ -301,15 +301,31 @@ func checkCA(text string) error {
 	return rest.Invalid("ca", postrider.FaultMalformed, "must be the PEM of certificates")
 }
 
-// try connects to the database of a source, and asks it what a reader would.
+// try refuses an outbox that another source reads, connects to its database, and asks it what a reader would.
 func (s *Routes) try(ctx context.Context, source postrider.Source) error {
-	err := s.with(ctx, source, func(db *outbox.DB) error {
-		_, err := db.Stats(ctx)
-		return err
-	})
+	err := s.alone(ctx, source)
+	if err == nil {
+		err = s.with(ctx, source, func(db *outbox.DB) error {
+			_, err := db.Stats(ctx)
+			return err
+		})
+	}
 	if err != nil {
-		detail := err.Error() + ". With check=false it is stored all the same"
-		return &rest.Error{Class: postrider.ErrInvalid, Code: "source_unusable", Detail: detail}
+		return &rest.Error{Class: postrider.ErrInvalid, Code: "source_unusable", Detail: err.Error()}
+	}
+	return nil
+}
+
+// alone returns an error if another source reads the same outbox, as far as the texts of their URLs show it.
+func (s *Routes) alone(ctx context.Context, source postrider.Source) error {
+	all, err := s.Store.Sources(ctx)
+	if err != nil {
+		return err
+	}
+	for _, other := range all {
+		if other.ID != source.ID && database(other) == database(source) {
+			return fmt.Errorf("the source %s reads this outbox already; if both did, each row would go to one of them", other.Name)
+		}
 	}
 	return nil
 }

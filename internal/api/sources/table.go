@@ -44,7 +44,7 @@ func (s *Routes) checkTable(ctx context.Context, t apitypes.SourceTable, keep bo
 	}
 	switch {
 	case (t.Account == "") == (t.FixedAccount == ""):
-		faults = append(faults, rest.Invalid("table.account", postrider.FaultContradictory, "must be there, or fixed_account, not both"))
+		faults = append(faults, rest.Invalid("table.account", postrider.FaultContradictory, "must be there, or else a fixed account, not both"))
 	case t.FixedAccount != "":
 		_, err := s.Names.ResolveLiveAccount(ctx, "table.fixed_account", t.FixedAccount)
 		faults = append(faults, err)

@@ -64,3 +64,13 @@ func server(stripped string) string {
 	authority, _, _ := strings.Cut(text, "/")
 	return authority
 }
+
+// database returns the hosts, the database and the table that a source reads.
+func database(s postrider.Source) string {
+	url, _, _ := strings.Cut(s.URL, "?")
+	table := ""
+	if s.Table != nil {
+		table = s.Table.Name
+	}
+	return url[strings.LastIndex(url, "@")+1:] + " " + table
+}

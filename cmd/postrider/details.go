@@ -65,6 +65,8 @@ func textOf(value any) string {
 		return metadataText(v)
 	case json.RawMessage:
 		return string(v)
+	case *apitypes.SourceTable:
+		return tableText(v)
 	case apitypes.Optional[[]string]:
 		return textOf(v.Value())
 	case apitypes.Optional[json.RawMessage]:

@@ -79,8 +79,9 @@ func (w flagNames) fault(f apitypes.Fault) string {
 	if name == "" {
 		return f.Field + " " + f.Reason
 	}
-	if f.Code == postrider.FaultNotFound && f.Field == "account" {
-		return name + ": there is no account " + shorten(w.values[strings.ToLower(strings.TrimPrefix(name, "--"))])
+	if f.Code == postrider.FaultNotFound && (f.Field == "account" || f.Field == "new_account" || f.Field == "table.fixed_account") {
+		return name + ": there is no account " + shorten(w.values[strings.ToLower(strings.TrimPrefix(name, "--"))]) +
+			"; postrider accounts list shows them"
 	}
 	reason := f.Reason
 	// Flags with JSON use the names and units of the API.
@@ -137,6 +138,9 @@ var flagOf = map[string]string{
 	"auth.username": "auth-user", "auth.password": "auth-secret-file", "auth.token": "auth-secret-file",
 	"auth.key": "auth-secret-file", "auth.client_secret": "auth-secret-file", "auth.type": "auth",
 	"tls": "tls-cert", "tls.certificate": "tls-cert", "tls.key": "tls-key", "tls.authorities": "tls-authorities",
+	"password": "password-file", "table.name": "table", "table.id": "id-column", "table.order": "order-column",
+	"table.account": "account-column", "table.fixed_account": "fixed-account", "table.type": "type-column", "table.data": "data-column",
+	"table.ordering_key": "ordering-key-column",
 	"scopes": "scope", "expires_at": "expires", "status": "set", "channels": "channel", "changed_paths": "changed-path",
 }
 

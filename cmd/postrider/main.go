@@ -32,6 +32,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -243,7 +244,7 @@ func explain(err error, command flagNames) string {
 	// key has other sources, so its advice differs.
 	switch text := err.Error(); {
 	case errors.As(err, &parse):
-		return choices.Replace(text) + "\n" + helpHint(parse)
+		return cmp.Or(withoutFlag(parse), choices.Replace(text)) + "\n" + helpHint(parse)
 	case errors.As(err, &fault):
 		return "the configuration is wrong:\n  " + strings.ReplaceAll(text, "\n", "\n  ")
 	case errors.As(err, &problem) && problem.Status == 401 && command.flags["key-file"]:
@@ -257,6 +258,8 @@ func explain(err error, command flagNames) string {
 		return command.faults(problem.Fields)
 	case errors.As(err, &problem) && problem.Status == 409:
 		return text + command.nextStep(problem)
+	case errors.As(err, &problem) && problem.Code == "source_unusable":
+		return text + "\nA password comes from --password-file or PGPASSWORD, certificates from --ca. With --no-check the source is stored all the same."
 	case command.flags["url"] && isForeign(err):
 		return text + "\nThe response is not one of Postrider's API. Do --url and POSTRIDER_URL name the API, and not the port for operators?"
 	case errors.As(err, &problem) && problem.Status == 429 && problem.RetryAfter > 0:
@@ -282,6 +285,19 @@ func isForeign(err error) bool {
 // choices removes the empty choice from the parser's errors. Enums have an empty choice as the value
 // of a flag that is not given.
 var choices = strings.NewReplacer(`must be one of "",`, "must be one of ")
+
+// withoutFlag returns the text of an error of an unknown flag that has the name of an argument of the command. It is
+// empty for other errors.
+func withoutFlag(err *kong.ParseError) string {
+	if node := err.Context.Selected(); node != nil {
+		for _, p := range node.Positional {
+			if strings.HasPrefix(err.Error()+",", "unknown flag --"+p.Name+",") {
+				return "unknown flag --" + p.Name + ": give the argument " + p.Summary() + " without it"
+			}
+		}
+	}
+	return ""
+}
 
 // helpHint returns a line that names the help of the command that failed.
 func helpHint(err *kong.ParseError) string {

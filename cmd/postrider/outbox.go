@@ -35,7 +35,7 @@ func (p producer) at(t terminal) (outbox.Config, error) {
 	c := outbox.Config{URL: p.DatabaseURL, Local: true, Warn: func(text string) { fmt.Fprintln(t.err, "warning:", text) }}
 	switch {
 	case p.DatabaseURL != "" && holdsPassword(p.DatabaseURL):
-		return c, misused("--database-url: must not hold a password, which every user of this machine can read; use PGPASSWORD or --database-url-file")
+		return c, misused(passwordInFlag, "--database-url-file")
 	case p.DatabaseURL != "":
 		return c, nil
 	case p.DatabaseURLFile == "":
@@ -54,6 +54,9 @@ func (p producer) at(t terminal) (outbox.Config, error) {
 	c.URL = strings.TrimSpace(string(text))
 	return c, nil
 }
+
+// passwordInFlag refuses a password in --database-url. Its argument is the flag for a file.
+const passwordInFlag = "--database-url: must not hold a password, which every user of this machine can read; use PGPASSWORD or %s"
 
 // holdsPassword reports whether a URL has a password.
 func holdsPassword(text string) bool {

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 
@@ -26,13 +28,16 @@ type sourcesCmd struct {
 	Discard  sourcesDiscardCmd  `cmd:"" help:"Delete rejected rows: those with the ids, or all that the flags select. Their events are never published."`
 }
 
-// sourceTable shows sources.
+// sourceTable shows sources. The figures are those of the time AS OF. While nothing is read, they are not known.
 var sourceTable = tableOf[apitypes.Source]{
-	[]string{"NAME", "STATE", "WAITING", "OLDEST", "REJECTED", "NODE", "DATABASE", "ERROR"},
+	[]string{"NAME", "STATE", "WAITING", "OLDEST", "REJECTED", "AS OF", "NODE", "DATABASE", "ERROR"},
 	func(s apitypes.Source) []string {
+		var waiting, oldest, rejected string
+		if s.State.At != nil && s.State.Error == nil {
+			waiting, oldest, rejected = strconv.FormatInt(s.State.Waiting, 10), moment(s.State.OldestAt), strconv.FormatInt(s.State.Rejected, 10)
+		}
 		return []string{
-			s.Name, s.Status(), strconv.FormatInt(s.State.Waiting, 10), moment(s.State.OldestAt), strconv.FormatInt(s.State.Rejected, 10),
-			s.State.Node, s.DatabaseURL, optional(s.State.Error),
+			s.Name, s.Status(), waiting, oldest, rejected, moment(s.State.At), s.State.Node, s.DatabaseURL, optional(s.State.Error),
 		}
 	},
 }
@@ -108,8 +113,8 @@ func (c *sourcesResumeCmd) Run(ctx context.Context, t terminal) error {
 type sourcesPutCmd struct {
 	oneSource
 
-	DatabaseURL  string `required:"" placeholder:"URL" help:"Connection string of the producer's PostgreSQL, in which postrider outbox install was run: postgres://ROLE@HOST/DATABASE. The server of the database is verified by its certificate, unless the URL has another sslmode."`
-	PasswordFile string `placeholder:"FILE" help:"File with the password of the role; - is stdin. Default: the stored one, if role, host and port stay as they are."`
+	DatabaseURL  string `required:"" placeholder:"URL" help:"Connection string of the producer's PostgreSQL, in which postrider outbox install was run: postgres://ROLE@HOST/DATABASE. The server of the database is verified by its certificate, unless the URL has another sslmode. A password in the flag is refused."`
+	PasswordFile string `placeholder:"FILE" help:"File with the password of the role; - is stdin. Default: the variable PGPASSWORD, or else the stored one, if role, host and port stay as they are."`
 	CA           string `name:"ca" placeholder:"FILE" help:"PEM file of the certificates that sign that of the database; - is stdin. Default: those of the server's system."`
 	KeepHours    *int   `placeholder:"HOURS" help:"Hours for which the producer's database keeps rows that were read, 1 to 720: as long as the newest backup of the store can be old. Default: 24."`
 	sourceTableFlags
@@ -121,17 +126,20 @@ func (c *sourcesPutCmd) Run(ctx context.Context, t terminal) error {
 	if c.PasswordFile == "-" && c.CA == "-" {
 		return misused("--password-file, --ca: only one of them may be stdin")
 	}
+	if holdsPassword(c.DatabaseURL) {
+		return misused(passwordInFlag, "--password-file")
+	}
 	put := apitypes.SourcePut{DatabaseURL: c.DatabaseURL, KeepHours: apitypes.OfPointer(c.KeepHours)}
 	table, err := c.table()
 	if err != nil {
 		return err
 	}
 	put.Table = apitypes.OfPointer(table)
-	if c.PasswordFile != "" {
-		password, err := readSecretFile(t, c.PasswordFile)
-		if err != nil {
-			return err
-		}
+	password, err := readSecretFile(t, c.PasswordFile)
+	if err != nil {
+		return err
+	}
+	if password = cmp.Or(password, os.Getenv("PGPASSWORD")); password != "" {
 		put.Password = apitypes.Of(password)
 	}
 	if c.CA != "" {
@@ -187,7 +195,11 @@ func printRows(t terminal, asJSON bool, c apitypes.RowCount) error {
 	if asJSON {
 		return printJSON(t.out, c)
 	}
-	_, err := fmt.Fprintf(t.out, "%d rows\n", c.Rows)
+	unit := "rows"
+	if c.Rows == 1 {
+		unit = "row"
+	}
+	_, err := fmt.Fprintln(t.out, c.Rows, unit)
 	return err
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"strings"
 
 	"github.com/postrider/postrider/apitypes"
 )
@@ -38,4 +39,16 @@ func (f sourceTableFlags) table() (*apitypes.SourceTable, error) {
 		}
 	}
 	return &t, nil
+}
+
+// tableText returns what a mapping says, like "name public.outbox, id id". It is empty if there is none.
+func tableText(t *apitypes.SourceTable) string {
+	if t == nil {
+		return ""
+	}
+	var parts []string
+	for _, row := range detailsOf(*t) {
+		parts = append(parts, strings.Join(row, " "))
+	}
+	return strings.Join(parts, ", ")
 }

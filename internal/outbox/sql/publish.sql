@@ -255,7 +255,12 @@ begin
 	) then
 		raise exception using errcode = 'insufficient_privilege',
 			message = format('role %s may not publish events of type %s for account %s: table postrider.producers does not allow it',
-				session_user, of_type, for_account);
+				session_user, of_type, for_account),
+			hint = case when exists (select from postrider.producers p where p.role = session_user)
+				then 'The row of the role has other accounts or types. Each id and each uid of an account is compared as it is written.'
+				else format('A superuser allows it: insert into postrider.producers (role, accounts, types) values (%L, %L, %L); null stands for all.',
+					session_user, array[for_account], array[of_type])
+			end;
 	end if;
 end
 $fn$;

@@ -66,13 +66,13 @@ type oneEvent struct {
 type eventsGetCmd struct {
 	target `embed:""`
 
-	ID string `arg:"" help:"The event's id, evt_…, or that of the row of an outbox that it was read from, obx_…"`
+	ID string `arg:"" help:"The event's id, evt_…, or that of the row of an outbox that it was read from, obx_… or a UUID"`
 }
 
 // Run shows the event.
 func (c *eventsGetCmd) Run(ctx context.Context, t terminal) error {
 	event, isEvent := postrider.ParseID[postrider.EventID](c.ID)
-	row, isRow := postrider.ParseID[postrider.OutboxID](c.ID)
+	row, isRow := postrider.ParseID[postrider.OutboxID](withRowID(c.ID))
 	if isEvent != nil && isRow != nil {
 		return misused("ID: must be an event's (evt_…) or an outbox row's (obx_…); %s is neither", strconv.Quote(shorten(c.ID)))
 	}

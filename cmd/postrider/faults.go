@@ -140,8 +140,8 @@ var flagOf = map[string]string{
 	"tls": "tls-cert", "tls.certificate": "tls-cert", "tls.key": "tls-key", "tls.authorities": "tls-authorities",
 	"password": "password-file", "table.name": "table", "table.id": "id-column", "table.order": "order-column",
 	"table.account": "account-column", "table.fixed_account": "fixed-account", "table.type": "type-column", "table.data": "data-column",
-	"table.ordering_key": "ordering-key-column",
-	"scopes": "scope", "expires_at": "expires", "status": "set", "channels": "channel", "changed_paths": "changed-path",
+	"table.ordering_key": "ordering-key-column", "scopes": "scope", "expires_at": "expires", "status": "set", "channels": "channel",
+	"changed_paths": "changed-path",
 }
 
 // index matches the position of an element in a field's name.

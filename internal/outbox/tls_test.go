@@ -89,7 +89,9 @@ func TestOpenAdvises(t *testing.T) {
 	} {
 		_, err := outbox.Open(t.Context(), outbox.Config{
 			URL: "postgres://link@producer.example/postgres" + tt.mode, Password: tt.password,
-			Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "unix", cluster.Socket()) },
+			Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "unix", cluster.Socket())
+			},
 		})
 		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), tt.never) {
 			t.Errorf("%+v: %v", tt, err)

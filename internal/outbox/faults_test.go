@@ -16,6 +16,7 @@ import (
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/jsonx"
+	"github.com/postrider/postrider/internal/outbox"
 )
 
 // faulty are fields of a publish that the API refuses, as JSON.
@@ -77,7 +78,7 @@ var faulty = []string{
 	`"content_type": "Application/JSON; charset=utf-8", "data": "{}"`,
 	`"content_type": "text/` + strings.Repeat("c", 128) + `", "data": "a,b"`,
 	`"content_type": "text/csv", "data": ""`,
-	`"data": "` + strings.Repeat("x", 1<<20) + `"`,
+	`"data": "` + strings.Repeat("x", 256<<10) + `"`,
 	`"type": "a b", "subject": "a\tb", "max_attempts": 0, "metadata": {"": ""}`,
 	`"account": "", "type": "a b", "subject": ""`,
 }
@@ -116,7 +117,7 @@ func apiFaults(body string) []string {
 		if b.MaxAttempts != nil {
 			e.MaxAttempts = cmp.Or(*b.MaxAttempts, -1)
 		}
-		err = errors.Join(wrong, e.Check(1<<20))
+		err = errors.Join(wrong, e.Check(256<<10))
 	}
 	var texts []string
 	for _, fault := range postrider.Faults(err) {
@@ -261,4 +262,31 @@ func TestFaultsOfArguments(t *testing.T) {
 		w.exec("select postrider.publish(" + call + ", on_error => 'reject')")
 	}
 	wantRefused(t, w.conn, "22023 content_type must not be empty", "select postrider.publish_bytes('acme', 'a.b', 'x', null)")
+}
+
+// The server that reads the outbox says which data is too large. Nothing is refused that any server accepts by default.
+func TestDataHasTheLimitOfTheServer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, dsn := w.role("postrider_reader")
+	reader := openAt(t, dsn)
+	publish := func(size int) string {
+		return fmt.Sprintf("select postrider.publish('acme', 'a.b', to_json(repeat('x', %d)))", size-len(`""`))
+	}
+	for _, tt := range []struct{ set, limit int }{{0, 256 << 10}, {1 << 20, 1 << 20}, {300_000, 300_000}, {1024, 256 << 10}} {
+		if err := reader.LimitData(t.Context(), tt.set); err != nil {
+			t.Fatal(err)
+		}
+		w.exec(publish(tt.limit))
+		wantRefused(t, w.conn, fmt.Sprintf("22023 data must be at most %d bytes", tt.limit), publish(tt.limit+1))
+	}
+}
+
+func TestARejectionSaysOneThing(t *testing.T) {
+	t.Parallel()
+	fault := &postrider.InvalidError{Field: "data", Code: postrider.FaultTooLong, Reason: "must be at most 262144 bytes"}
+	r := outbox.Refuse(outbox.Row{}, errors.Join(errors.New("the request is too large"), fault))
+	if r.Message != fault.Error() || r.Code != "too_long" || r.Field != "data" {
+		t.Errorf("got %+v", r)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -37,13 +38,19 @@ func IsFault(err error) bool {
 
 // Refuse returns the rejection of a row that has a fault.
 func Refuse(row Row, err error) Rejection {
-	r := Rejection{Row: row, Code: string(postrider.FaultMalformed), Message: err.Error()}
-	if faults := postrider.Faults(err); len(faults) > 0 {
+	r := Rejection{Row: row, Code: string(postrider.FaultMalformed)}
+	faults := postrider.Faults(err)
+	var texts []string // of err, without an error that only says how an API answers
+	for _, fault := range faults {
+		texts = append(texts, fault.Error())
+	}
+	if len(faults) > 0 {
 		r.Field, r.Code = faults[0].Field, cmp.Or(string(faults[0].Code), r.Code)
 	}
 	if errors.Is(err, postrider.ErrLoop) {
-		r.Code, r.Field = "loop_detected", "hops"
+		r.Code, r.Field, texts = "loop_detected", "hops", append(texts, postrider.ErrLoop.Error())
 	}
+	r.Message = cmp.Or(strings.Join(texts, "\n"), err.Error())
 	if _, taken := errors.AsType[*postrider.KeyTakenError](err); taken {
 		r.Code, r.Field, r.Message = "idempotency_conflict", "idempotency_key", "the idempotency key was used for other content"
 	}
@@ -160,6 +167,18 @@ func (db *DB) Keep(ctx context.Context, now time.Time, keep time.Duration) error
 	}
 	if _, err := db.pool.Exec(ctx, "select postrider.keep($1, $2)", now, keep); err != nil {
 		return fmt.Errorf("keep read rows of the outbox: %w", err)
+	}
+	return nil
+}
+
+// LimitData has publish refuse data that is larger than the server accepts, in bytes. Data of up to 262144 bytes it never
+// refuses.
+func (db *DB) LimitData(ctx context.Context, most int) error {
+	if db.own != nil {
+		return nil
+	}
+	if _, err := db.pool.Exec(ctx, "select postrider.limit_data($1)", most); err != nil {
+		return fmt.Errorf("set the limit of the outbox: %w", err)
 	}
 	return nil
 }

@@ -281,7 +281,7 @@ func TestPollPassesNoOpenRows(t *testing.T) {
 func TestPagesAreBoundedByTheirData(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.exec("select postrider.publish('acme', 'a.b', to_json(repeat('x', 1000000))) from generate_series(1, 20)")
+	w.exec("select postrider.limit_data(1000002)", "select postrider.publish('acme', 'a.b', to_json(repeat('x', 1000000))) from generate_series(1, 20)")
 	var window outbox.Window
 	for i, want := range []int{9, 9, 2} {
 		rows, more, err := w.db.Poll(t.Context(), &window, 1000)

@@ -154,6 +154,9 @@ func (s *session) begin(ctx context.Context) error {
 	case err != nil && !errors.Is(err, postrider.ErrFenced):
 		return err
 	}
+	if err := s.db.LimitData(call, s.opts.MaxData); err != nil {
+		return err
+	}
 	if err := s.keep(ctx); err != nil {
 		return err
 	}

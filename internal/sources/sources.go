@@ -82,9 +82,10 @@ type Convert func(ctx context.Context, e *apitypes.EventCreate) (postrider.Event
 
 // Options tunes [Sources]. The zero value is the production default.
 type Options struct {
-	Node  string        // name of this node, for the state of a source
-	Hooks observe.Hooks // default: no hook is called
-	Log   *slog.Logger  // default: discard
+	Node    string        // name of this node, for the state of a source
+	MaxData int           // the largest data of an event, in bytes; default: 256 KiB
+	Hooks   observe.Hooks // default: no hook is called
+	Log     *slog.Logger  // default: discard
 }
 
 // Sources reads the outboxes of this node. Make it with [New].

@@ -128,6 +128,7 @@ create or replace function postrider.faults(e postrider.outbox) returns postride
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $fn$
 declare
 	f postrider.fault[] := '{}';
+	most int := 262144; -- of every server that is not set to accept less
 begin
 	if starts_with(e.type, 'postrider.') then
 		f := f || ('type', 'not_allowed', 'must not begin with postrider., which is for the server''s own events')::postrider.fault;
@@ -173,8 +174,11 @@ begin
 	if e.content_type is not null then
 		f := f || postrider.content_faults(e);
 	end if;
-	if octet_length(e.data) > 1048576 then
-		f := f || ('data', 'too_long', 'must be at most 1048576 bytes')::postrider.fault;
+	if octet_length(e.data) > most then
+		select greatest(max(l.max_data), most) into most from postrider.outbox_limit l;
+		if octet_length(e.data) > most then
+			f := f || ('data', 'too_long', format('must be at most %s bytes', most))::postrider.fault;
+		end if;
 	end if;
 	if cardinality(e.endpoints) not between 1 and 100 then
 		f := f || ('endpoints', 'wrong_count', 'must have 1 to 100 endpoints')::postrider.fault;
@@ -327,7 +331,7 @@ declare
 	id uuid;
 begin
 	if account <> '' and type ~ '^[A-Za-z0-9_-]+([.][A-Za-z0-9_-]+)*$' and octet_length(type) <= 128 and not starts_with(type, 'postrider.')
-		and octet_length(data::text) <= 1048576 / 3 and num_nonnulls(api_version, max_attempts, subject, channels, metadata, internal, previous,
+		and octet_length(data::text) <= 262144 / 3 and num_nonnulls(api_version, max_attempts, subject, channels, metadata, internal, previous,
 			changed_paths, endpoints, hops, occurred_at) = 0
 		and (idempotency_key is null or octet_length(idempotency_key) between 1 and 256)
 		and (ordering_key is null or octet_length(ordering_key) between 1 and 256)

@@ -227,6 +227,13 @@ begin
 end
 $fn$;
 
+-- limit_data notes the largest data that the server accepts.
+create or replace function postrider.limit_data(most int) returns void
+language sql security definer set search_path = pg_catalog, pg_temp as $fn$
+	delete from postrider.outbox_limit l where l.max_data <> most;
+	insert into postrider.outbox_limit select most where not exists (select from postrider.outbox_limit);
+$fn$;
+
 -- retry_rejected moves rejected rows into the outbox, as rows of the present transaction. A filter that is
 -- null selects all. Rows without an account, a type or data stay.
 create or replace function postrider.retry_rejected(

@@ -78,6 +78,11 @@ create table postrider.outbox_cycle (
 	primary key (source, cycle)
 );
 
+-- The largest data that the server accepts that reads the outbox, in bytes. No row: 262144.
+create table postrider.outbox_limit (
+	max_data int not null
+);
+
 -- A fault of an event. The field has the name that it has in the API.
 create type postrider.fault as (field text, code text, reason text);
 
@@ -86,4 +91,5 @@ comment on table postrider.outbox_read is 'Events that Postrider has read. They 
 comment on table postrider.outbox_rejected is 'Events that are not valid, with the reason. postrider sources retry publishes them again.';
 comment on table postrider.outbox_dropped is 'How many read events were deleted, by the hour in which they were read.';
 comment on table postrider.producers is 'Bounds of the roles that publish. Empty: every role with postrider_producer may publish everything. accounts and types null: all. A type may end with .* for all types below it.';
+comment on table postrider.outbox_limit is 'What the reader accepts. It writes the row by itself.';
 comment on table postrider.outbox_cycle is 'Batches that the readers have read.';

@@ -37,9 +37,13 @@ func (s Source) Checks() []Check {
 			"If a restore or failover of the store loses their events, nothing can read them again, or tell how many", s.Name, s.Database).
 			Change("where that must not be, publish by postrider.publish: postrider outbox install")}
 	}
-	lag := Okay(SourceLag, "%s: %s waiting", s.Name, count(int(s.Waiting), "row", "rows"))
+	rows := count(int(s.Waiting), "row", "rows") + " waiting"
+	if s.Own { // only a server knows which of them it has rejected
+		rows += " or rejected"
+	}
+	lag := Okay(SourceLag, "%s: %s", s.Name, rows)
 	if s.Lag > laggingSource && !s.Paused {
-		lag = Warning(SourceLag, "%s: %s waiting, the oldest for %s", s.Name, count(int(s.Waiting), "row", "rows"), s.Lag.Round(time.Second)).
+		lag = Warning(SourceLag, "%s: %s, the oldest for %s", s.Name, rows, s.Lag.Round(time.Second)).
 			Change("see whether a server runs, and why it does not read: postrider sources get %s", s.Name)
 	}
 	open := Okay(SourceTransaction, "%s: no transaction of its database is open for long", s.Name)

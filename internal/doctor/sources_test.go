@@ -25,6 +25,9 @@ func TestSources(t *testing.T) {
 		"rows that come": {
 			func(s *doctor.Source) { s.Waiting, s.Lag = 1, time.Second }, doctor.SourceLag, judged{doctor.OK, "1 row waiting", ""},
 		},
+		"rows of a table of the producer's own": {
+			func(s *doctor.Source) { s.Waiting, s.Own = 2, true }, doctor.SourceLag, judged{doctor.OK, "2 rows waiting or rejected", ""},
+		},
 		"rows that wait": {
 			func(s *doctor.Source) { s.Waiting, s.Lag = 7, time.Hour }, doctor.SourceLag,
 			judged{doctor.Warn, "7 rows waiting, the oldest for 1h0m0s", "postrider sources get shop"},

@@ -41,7 +41,8 @@ func (w *world) wantNoRights(name string) {
 	w.Helper()
 	at, _ := w.as(name)
 	for _, statement := range []string{
-		"select from postrider.outbox", "delete from postrider.outbox", "insert into postrider.producers values ('x')", "drop schema postrider cascade",
+		"select from postrider.outbox", "delete from postrider.outbox", "insert into postrider.producers values ('x')",
+		"drop schema postrider cascade",
 	} {
 		wantRefused(w.T, connect(w.T, at.URL), "42501 ", statement)
 	}

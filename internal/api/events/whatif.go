@@ -13,6 +13,7 @@ import (
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/api/render"
 	"github.com/postrider/postrider/internal/api/rest"
+	"github.com/postrider/postrider/internal/batch"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -25,9 +26,12 @@ const (
 	// firstPage is the number of events of the first page. A later page has as many as pageBytes would
 	// have held before, because events may be small or large.
 	firstPage, pageBytes = 25, 4 << 20
-	// longestRest is the longest time between two pages. It is half of what the page took, so that a
-	// comparison leaves publishes a third of the processor that it runs on.
-	longestRest = 50 * time.Millisecond
+	// leastRest and mostRest are how long a comparison rests, as a multiple of the time that it works. In
+	// between it rests so long that the last event is compared endsEarly before the time is over. longestRest
+	// limits one rest.
+	leastRest, mostRest = 0.5, 3.0
+	endsEarly           = whatIfTime / 10
+	longestRest         = 50 * time.Millisecond
 	// madeLater is how long after the newest compared event a delivery may have been made and still be
 	// found. That is the time within which fan-out jobs make theirs.
 	madeLater = time.Hour
@@ -100,8 +104,10 @@ func (s *Routes) whatIf(ctx context.Context, in *rest.EndpointPath, body apitype
 type history struct {
 	*Routes
 
-	until     time.Time // when the walk stops
-	left      int       // events to compare
+	until     time.Time     // when the walk stops
+	worked    time.Duration // for the present page, without rests
+	rest      float64       // how long the walk rests after each step, as a multiple of the time of the step
+	left      int           // events to compare
 	events    store.EventQuery
 	made      store.DeliveryQuery
 	follows   bool                       // false: all deliveries are read
@@ -113,7 +119,8 @@ func (s *Routes) newHistory(to *postrider.Endpoint, body *apitypes.WhatIf) (*his
 	h := &history{
 		Routes: s, until: time.Now().Add(whatIfTime), left: fewCompared, follows: true, delivered: map[postrider.EventID]bool{},
 		events: store.EventQuery{Account: to.Account, Type: body.Type, Whole: true, Paging: store.Paging{Limit: firstPage, Cursor: body.Cursor}},
-		made:   store.DeliveryQuery{Account: to.Account, Endpoint: to.ID, Paging: store.Paging{Limit: store.MaxLimit}},
+		made:   store.DeliveryQuery{Endpoint: to.ID, Paging: store.Paging{Limit: store.MaxLimit}},
+		rest:   leastRest,
 	}
 	if body.From != nil {
 		h.events.From, h.made.From, h.left = body.From.UTC(), body.From.UTC(), mostCompared
@@ -135,13 +142,13 @@ func (s *Routes) newHistory(to *postrider.Endpoint, body *apitypes.WhatIf) (*his
 // returns an error.
 func (h *history) walk(ctx context.Context, add func(e *postrider.Event, delivered bool)) (next string, err error) {
 	for from := h.events.Cursor; ; {
-		began := time.Now()
+		h.worked = 0
 		page, err := h.page(ctx)
 		if err != nil {
 			return "", err
 		}
 		n := 0
-		if err := h.read(ctx, func(context.Context) error {
+		if err := h.step(ctx, func(context.Context) error {
 			for ; n < len(page.Items) && h.left > 0 && time.Now().Before(h.until); n++ {
 				if e := &page.Items[n]; !postrider.IsTest(e.ID) && len(e.Endpoints) == 0 {
 					add(e, h.delivered[e.ID])
@@ -168,18 +175,35 @@ func (h *history) walk(ctx context.Context, add func(e *postrider.Event, deliver
 		case !time.Now().Before(h.until):
 			return h.events.Cursor, nil
 		}
-		select {
-		case <-time.After(min(time.Since(began)/2, longestRest)):
-		case <-ctx.Done():
-			return "", context.Cause(ctx)
-		}
+		h.pace(n)
 	}
+}
+
+// step reads or compares a part of a page, and rests.
+func (h *history) step(ctx context.Context, do func(ctx context.Context) error) error {
+	began := time.Now()
+	if err := h.read(ctx, do); err != nil {
+		return err
+	}
+	worked := time.Since(began)
+	h.worked += worked
+	if !batch.Sleep(ctx, min(time.Duration(float64(worked)*h.rest), longestRest)) {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// pace sets how long the steps of the next page rest, after a page of n events: as long as the time for the
+// events that are left allows.
+func (h *history) pace(n int) {
+	forPage := float64(time.Until(h.until)-endsEarly) * float64(n) / float64(h.left)
+	h.rest = min(max(forPage/float64(h.worked)-1, leastRest), mostRest)
 }
 
 // page returns the next page of events, after it has read the deliveries of all of them.
 func (h *history) page(ctx context.Context) (page store.Page[postrider.Event], err error) {
 	h.events.Limit = min(h.events.Limit, h.left)
-	if err := h.read(ctx, func(ctx context.Context) (err error) {
+	if err := h.step(ctx, func(ctx context.Context) (err error) {
 		page, err = h.Store.Events(ctx, h.events)
 		return err
 	}); err != nil || len(page.Items) == 0 {
@@ -203,7 +227,7 @@ func (h *history) follow(ctx context.Context, event postrider.EventID) error {
 		if err != nil || some && reached.Compare(postrider.DeliveryID(event)) < 0 {
 			return err
 		}
-		if err := h.read(ctx, func(ctx context.Context) error {
+		if err := h.step(ctx, func(ctx context.Context) error {
 			page, err := h.Store.Deliveries(ctx, h.made)
 			for i := range page.Items {
 				h.delivered[page.Items[i].Event] = true

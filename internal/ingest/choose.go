@@ -3,8 +3,10 @@ package ingest
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/batch"
 	"github.com/postrider/postrider/internal/routing"
 	"github.com/postrider/postrider/internal/store"
 )
@@ -46,7 +48,7 @@ func (in *Ingest) chooseAhead(ctx context.Context, p *publish) error {
 		if p.events[i].Account == plain {
 			continue
 		}
-		filtered, err := in.chooseOne(p, i)
+		filtered, err := in.chooseOne(ctx, p, i)
 		if err != nil {
 			return err
 		}
@@ -60,8 +62,11 @@ func (in *Ingest) chooseAhead(ctx context.Context, p *publish) error {
 	return nil
 }
 
+// restAfter is how long an event of a batch is compared before the comparisons rest for as long.
+const restAfter = 500 * time.Microsecond
+
 // chooseOne chooses for event i, unless its account has no filters.
-func (in *Ingest) chooseOne(p *publish, i int) (filtered bool, err error) {
+func (in *Ingest) chooseOne(ctx context.Context, p *publish, i int) (filtered bool, err error) {
 	e := &p.events[i]
 	end, filtered := in.table.Turn(e.Account)
 	if !filtered {
@@ -76,8 +81,11 @@ func (in *Ingest) chooseOne(p *publish, i int) (filtered bool, err error) {
 		}
 	}
 	in.identify(e)
-	edition := in.table.Edition(e.Account)
+	edition, begun := in.table.Edition(e.Account), time.Now()
 	c := in.choose(e, 0)
+	if worked := time.Since(begun); worked > restAfter && i+1 < len(p.events) {
+		batch.Sleep(ctx, worked)
+	}
 	if c.edition = edition; p.ahead == nil {
 		p.ahead = map[int]choice{}
 	}

@@ -30,9 +30,19 @@ import (
 // If A was only slow, its next chunk fails, because the job has another token now (ErrFenced), and
 // B goes on with the job. Between two chunks a job waits, within its lease, for publishers
 // (waitForDeliveries) and for its own deliveries (waitForBulk).
+//
+// Jobs with slow filters take turns by account, so an account with many of them does not delay the others.
+// At the end of its turn a job is given back: its lease ends, and the next claims leave its account out.
 
-// fanOutLease is how long this node keeps a job after the claim and after each chunk.
-const fanOutLease = 15 * time.Second
+const (
+	// fanOutLease is how long this node keeps a job after the claim and after each chunk.
+	fanOutLease = 15 * time.Second
+	// fanOutTurn is how long filters are compared for a chunk. If the chunk is not full then, the job's turn
+	// is over.
+	fanOutTurn = 250 * time.Millisecond
+	// fanOutLate is the age of an event from which on such a job makes its account wait.
+	fanOutLate = 5 * time.Second
+)
 
 // runFanOuts runs fan-out jobs, one at a time, until ctx is cancelled. It runs this node's jobs at
 // once. Every FanOutPoll it looks for jobs that other nodes have left behind.
@@ -65,9 +75,7 @@ func (in *Ingest) fanOutNext(ctx context.Context) (bool, error) {
 	if in.opts.Room() != nil {
 		return false, nil //nolint:nilerr // the next look asks again
 	}
-	jobs, err := in.inbox.ClaimFanOuts(ctx, store.ClaimFanOuts{
-		Max: 1, Token: postrider.Token(1 + rand.Int64N(1<<62)), Lease: fanOutLease,
-	})
+	jobs, err := in.claimFanOut(ctx)
 	if err != nil || len(jobs) == 0 {
 		return false, err
 	}
@@ -78,14 +86,14 @@ func (in *Ingest) fanOutNext(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	for {
-		done, err := in.fanOutChunk(ctx, &job)
+		chunk, err := in.fanOutChunk(ctx, &job)
 		if err != nil {
 			if errors.Is(err, postrider.ErrFenced) {
 				return true, nil // another node has the job
 			}
 			return false, fmt.Errorf("fan out event %s: %w", job.Event.ID, err)
 		}
-		if done {
+		if chunk.Done {
 			return true, nil
 		}
 		in.waitForDeliveries(ctx)
@@ -96,7 +104,22 @@ func (in *Ingest) fanOutNext(ctx context.Context) (bool, error) {
 		if err := in.opts.Room(); err != nil {
 			return false, fmt.Errorf("fan out event %s: %w", job.Event.ID, err)
 		}
+		if chunk.Lease == 0 {
+			in.turned = append(in.turned, job.Event.Account)
+			return true, nil
+		}
 	}
+}
+
+// claimFanOut claims a job of an account that has not had its turn. If there is none, the turns begin again.
+func (in *Ingest) claimFanOut(ctx context.Context) ([]store.FanOut, error) {
+	c := store.ClaimFanOuts{Max: 1, Except: in.turned, Token: postrider.Token(1 + rand.Int64N(1<<62)), Lease: fanOutLease}
+	jobs, err := in.inbox.ClaimFanOuts(ctx, c)
+	if err == nil && len(jobs) == 0 && len(in.turned) > 0 {
+		in.turned, c.Except = nil, nil
+		jobs, err = in.inbox.ClaimFanOuts(ctx, c)
+	}
+	return jobs, err
 }
 
 // waitForBulk waits while more than a chunk of bulk deliveries waits to start. So a job proceeds as
@@ -114,13 +137,21 @@ func (in *Ingest) waitForBulk(ctx context.Context) {
 // fanOutChunk commits one chunk of a job and moves its cursor. The end of ctx does not interrupt
 // the commit. Otherwise the chunk could be stored although the commit seemed to fail: its credit
 // would be free, and nobody would own its leases until they end and are recorded as lost.
-func (in *Ingest) fanOutChunk(ctx context.Context, job *store.FanOut) (done bool, err error) {
-	matched, through, err := in.table.MatchNext(ctx, job, in.opts.FanOutChunk, time.Now().Add(fanOutLease/3))
+//
+// A chunk without a lease gives the job back.
+func (in *Ingest) fanOutChunk(ctx context.Context, job *store.FanOut) (chunk store.FanOutChunk, err error) {
+	matched, through, err := in.table.MatchNext(ctx, job, in.opts.FanOutChunk, time.Now().Add(fanOutTurn))
 	if err != nil {
-		return false, err
+		return chunk, err
 	}
-	chunk := store.FanOutChunk{
+	chunk = store.FanOutChunk{
 		Event: job.Event.ID, Token: job.Token, From: job.Cursor, To: through, Done: through == job.UpTo, Lease: fanOutLease,
+	}
+	if !chunk.Done && len(matched) < in.opts.FanOutChunk {
+		chunk.Lease = 0
+		if in.opts.Clock.Wall().Sub(job.Event.CreatedAt) > fanOutLate {
+			in.table.FanOutLate(job.Event.Account)
+		}
 	}
 	for _, to := range matched {
 		id := store.NewID[postrider.DeliveryID](in.opts.IDs) // of today, however old the event is
@@ -144,9 +175,6 @@ func (in *Ingest) fanOutChunk(ctx context.Context, job *store.FanOut) (done bool
 		Chunk: &observe.Chunk{Event: &job.Event, Behind: chunk.From}, Deliveries: len(chunk.Deliveries), Skipped: skipped,
 		Begun: begun, Took: time.Since(begun), Err: err,
 	})
-	if err != nil {
-		return false, err
-	}
 	job.Cursor = chunk.To
-	return chunk.Done, nil
+	return chunk, err
 }

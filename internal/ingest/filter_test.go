@@ -11,6 +11,7 @@ import (
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/ingest"
 	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/testkit"
 )
 
 // filtered creates endpoints with a filter.
@@ -111,10 +112,10 @@ func TestFiltersThatTakeTooMuchTimeRefusePublishes(t *testing.T) {
 	t.Parallel()
 	r := newHarness(t, ingest.Options{})
 	defer r.run()()
-	r.filtered(1, `{"data": {"a": [`+strings.Repeat(`{"wildcard": "a*b*c"}, `, 250)+`{"suffix": "z"}]}}`, asIs)
-	hostile := `{"a": [` + strings.Repeat(`"aab", `, 20_000) + `"z"]}`
+	r.slowFilters(1)
+	hostile := r.slow()
 	for range 10_000 {
-		_, err := r.in.Publish(t.Context(), []postrider.Event{r.event("", hostile)})
+		_, err := r.in.Publish(t.Context(), []postrider.Event{hostile})
 		if used, ok := errors.AsType[*postrider.QuotaError](err); ok {
 			if used.Account != r.account || used.Quota != postrider.QuotaFilters || used.RetryAfter <= 0 {
 				t.Errorf("refused with %+v", used)
@@ -133,16 +134,56 @@ func TestFiltersThatTakeTooMuchTimeRefusePublishes(t *testing.T) {
 	t.Error("10,000 events with a filter of some 5 ms each were accepted")
 }
 
+// slowFilters are endpoints each of which takes milliseconds to compare with a slow event.
+func (r *harness) slowFilters(n int) {
+	r.Helper()
+	r.filtered(n, `{"data": {"a": [`+strings.Repeat(`{"wildcard": "a*b*c"}, `, 250)+`{"suffix": "z"}]}}`, asIs)
+}
+
+func (r *harness) slow() postrider.Event {
+	return r.event("", `{"a": [`+strings.Repeat(`"aab", `, 20_000)+`"z"]}`)
+}
+
+// A job with slow filters is interrupted for the jobs of other accounts. While it is late, its account may
+// publish nothing.
+func TestSlowFanOutsTakeTurns(t *testing.T) {
+	t.Parallel()
+	r := newHarness(t, ingest.Options{FanOutAbove: 10})
+	slow, other := r.account, store.NewID[postrider.AccountID](r.ids)
+	r.slowFilters(100)
+	r.account = other
+	r.endpoints(20, postrider.EndpointEnabled)
+	r.account = slow
+	late := r.slow()
+	late.ID = store.NewEventID(store.NewIDs(func() time.Time { return time.Now().Add(-time.Minute) }, nil))
+	late.CreatedAt = late.ID.Time()
+	defer r.run()()
+	first := r.publish(late)[0]
+	r.account = other
+	second := r.publish(r.event("", `{}`))[0]
+	if !first.FanOut || !second.FanOut {
+		t.Fatalf("published %+v and %+v, want jobs", first, second)
+	}
+	testkit.Eventually(t, "the other job ends", func() bool { return r.deliveries(second.ID)[postrider.Pending] == 20 })
+	if n := r.deliveries(first.ID)[postrider.Pending]; n == 100 {
+		t.Error("the job with slow filters has ended before the one of another account")
+	}
+	_, err := r.in.Publish(t.Context(), []postrider.Event{{Account: slow, Type: "order.created", Data: []byte(`{}`)}})
+	if used, ok := errors.AsType[*postrider.QuotaError](err); !ok || used.Account != slow || used.Quota != postrider.QuotaFilters {
+		t.Errorf("a publish for the account with the late job: %v", err)
+	}
+}
+
 // Filters are compared before the turn of a publish, so that no other account waits for them. Here no
 // publish gets a turn.
 func TestFiltersAreComparedBeforeTheCommit(t *testing.T) {
 	t.Parallel()
 	r := newHarness(t, ingest.Options{})
-	r.filtered(1, `{"data": {"a": [`+strings.Repeat(`{"wildcard": "a*b*c"}, `, 250)+`{"suffix": "z"}]}}`, asIs)
+	r.slowFilters(1)
 	if err := r.table.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	hostile := r.event("", `{"a": [`+strings.Repeat(`"aab", `, 20_000)+`"z"]}`)
+	hostile := r.slow()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 10_000 {

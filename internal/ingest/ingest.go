@@ -119,6 +119,7 @@ type Ingest struct {
 	ready   batch.Signal           // a publish waits for its commit
 	locked  *batch.Queue[*publish] // publishes with a key that another transaction has locked
 	fanOuts batch.Signal           // a fan-out job was committed
+	turned  []postrider.AccountID  // whose fan-out job has had its turn; used by runFanOuts alone
 	idle    sync.Pool              // unused done channels of finished publishes
 
 	mu      sync.Mutex

@@ -1,10 +1,12 @@
 package routing
 
 import (
+	"context"
 	"sync"
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/batch"
 )
 
 const (
@@ -12,7 +14,9 @@ const (
 	// each node.
 	EvaluationPercent = 20
 	// evaluationAtOnce is how long they may take beyond that, before publishes are refused.
-	evaluationAtOnce = time.Second
+	evaluationAtOnce = 100 * time.Millisecond
+	// sliceTime is how long a fan-out job compares before it rests.
+	sliceTime = 500 * time.Microsecond
 )
 
 // evaluation counts the time that the filters of an account took. It is a bucket that leaks: what is
@@ -44,6 +48,14 @@ func (v *evaluation) wait() time.Duration {
 	return max(0, v.taken-evaluationAtOnce) * 100 / EvaluationPercent
 }
 
+// late makes publishes wait for two seconds, unless they must wait for longer already.
+func (v *evaluation) late() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.leak()
+	v.taken = max(v.taken, evaluationAtOnce+2*time.Second*EvaluationPercent/100)
+}
+
 func (v *evaluation) leak() {
 	now := time.Now()
 	v.taken = max(0, v.taken-now.Sub(v.at)*EvaluationPercent/100)
@@ -72,6 +84,30 @@ func (x *Table) Turn(id postrider.AccountID) (end func(), filtered bool) {
 	}
 	s.evaluation.turn.Lock()
 	return s.evaluation.turn.Unlock, true
+}
+
+// slice is what a fan-out job compares between two rests.
+type slice struct {
+	of    *evaluation // nil: the account has no endpoints any more
+	begun time.Time
+}
+
+// rest counts the slice, and rests so long that slices take EvaluationPercent of the time.
+func (s *slice) rest(ctx context.Context) {
+	worked := time.Since(s.begun)
+	if s.of != nil {
+		s.of.add(s.begun)
+	}
+	batch.Sleep(ctx, worked*(100-EvaluationPercent)/EvaluationPercent)
+	s.begun = time.Now()
+}
+
+// FanOutLate says that a fan-out job of the account is late, because its filters take long. The account's
+// publishes are refused for a moment. Otherwise ever more jobs could wait.
+func (x *Table) FanOutLate(id postrider.AccountID) {
+	if v := x.evaluationOf(id); v != nil {
+		v.late()
+	}
 }
 
 // Edition returns how often endpoints of an account have changed. While it stays the same, a match has

@@ -445,8 +445,8 @@ func holds(p *filter.Pattern, e *filter.Event) bool { return p == nil || p.Match
 // selected by the subscriptions of the time when the event was accepted. They include endpoints that were
 // deleted after the event was accepted, whose deliveries are recorded as skipped. It compares the event
 // with one filter and condition after the other, not with the index, so the chunks of a job together
-// compare it with each once. Comparisons hold no lock. They end at the time until, but not before the
-// first.
+// compare it with each once. Comparisons hold no lock, and rest often. They end at the time until, but not
+// before the first.
 func (x *Table) MatchNext(
 	ctx context.Context, job *store.FanOut, n int, until time.Time,
 ) (matched []*store.EndpointSnapshot, through postrider.EndpointID, err error) {
@@ -460,15 +460,19 @@ func (x *Table) MatchNext(
 	if err != nil {
 		return nil, through, err
 	}
-	m, begun, compared := &matching{table: x, event: &job.Event, filter: filter.Of(&job.Event)}, time.Now(), false
+	m, compared := &matching{table: x, event: &job.Event, filter: filter.Of(&job.Event)}, false
+	work := slice{x.evaluationOf(job.Event.Account), time.Now()}
 	defer func() {
-		if v := x.evaluationOf(job.Event.Account); v != nil && compared {
-			v.add(begun)
+		if compared {
+			work.rest(ctx)
 		}
 	}()
 	for to := range merge(lists) {
 		if to.Endpoint.ID.Compare(end) > 0 {
 			break
+		}
+		if compared && time.Since(work.begun) > sliceTime {
+			work.rest(ctx)
 		}
 		if len(matched) == n || !through.IsZero() && time.Now().After(until) {
 			return matched, through, nil

@@ -123,7 +123,7 @@ type Inbox interface {
 	Publish(ctx context.Context, p Publish) ([]Published, error)
 
 	// ClaimFanOuts leases up to c.Max fan-out jobs that are due, oldest first. A leased job is due
-	// again when its lease has ended.
+	// again when its lease has ended. Jobs of c.Except are left out.
 	ClaimFanOuts(ctx context.Context, c ClaimFanOuts) ([]FanOut, error)
 
 	// FanOut stores one chunk of a fan-out job and moves the job's cursor, in one transaction.
@@ -185,9 +185,10 @@ type PublishedEvent struct {
 
 // ClaimFanOuts asks for fan-out jobs.
 type ClaimFanOuts struct {
-	Max   int
-	Token postrider.Token
-	Lease time.Duration
+	Max    int
+	Except []postrider.AccountID // whose jobs are not claimed
+	Token  postrider.Token
+	Lease  time.Duration
 }
 
 // FanOut is a leased fan-out job. The endpoints after Cursor and up to UpTo still need their

@@ -135,7 +135,7 @@ func (s *Store) ClaimFanOuts(_ context.Context, c store.ClaimFanOuts) ([]store.F
 		if len(jobs) == c.Max {
 			break
 		}
-		if job.due.After(now) {
+		if job.due.After(now) || slices.Contains(c.Except, job.Event.Account) {
 			continue
 		}
 		job.Token, job.due = c.Token, now.Add(c.Lease)

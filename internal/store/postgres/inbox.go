@@ -419,7 +419,7 @@ const claimFanOutsSQL = `
 	with due as materialized (
 		select f.ctid as at
 		from fanouts f
-		where f.due_at <= @now
+		where f.due_at <= @now and f.account <> all(@except)
 		order by f.due_at
 		limit @max
 		for update skip locked
@@ -445,9 +445,13 @@ const claimFanOutsSQL = `
 // ClaimFanOuts leases fan-out jobs that are due; see [store.Inbox].
 func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) (jobs []store.FanOut, err error) {
 	defer s.calls.Begin("ClaimFanOuts").End(&err, "claim fan-outs")
+	except := make(uuids, len(c.Except))
+	for i, account := range c.Except {
+		except[i] = someUUID(account)
+	}
 	err = s.once(ctx, func() (err error) {
 		rows, _ := s.pool.Query(ctx, claimFanOutsSQL, pgx.NamedArgs{
-			"max": c.Max, "token": token(c.Token), "lease": c.Lease.Microseconds(), "now": s.clock.Now(),
+			"max": c.Max, "except": except, "token": token(c.Token), "lease": c.Lease.Microseconds(), "now": s.clock.Now(),
 		})
 		jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.FanOut, error) {
 			f := store.FanOut{Token: c.Token}

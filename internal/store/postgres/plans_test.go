@@ -84,7 +84,7 @@ func TestPlans(t *testing.T) {
 		"due_newer":                     {dueNewerSQL, pgx.NamedArgs{"after": nil, "max": 1, "newer": nil}},
 		"expire":                        {expireSQL, pgx.NamedArgs{"limit": 1}},
 		"cancel_deleted":                {cancelDeletedSQL, pgx.NamedArgs{"limit": 1}},
-		"claim_fanouts":                 {claimFanOutsSQL, pgx.NamedArgs{"max": 1, "token": 1, "lease": 1}},
+		"claim_fanouts":                 {claimFanOutsSQL, pgx.NamedArgs{"max": 1, "except": uuids{}, "token": 1, "lease": 1}},
 		"replay_source":                 {replaySourceSQL, pgx.NamedArgs{"id": nil, "account": nil}},
 		"settle_seen_once":              {settledSQL, (&settlementColumns{}).args()},
 		"publish_ordered":               {insertOrderedSQL, (&orderedColumns{}).args()},

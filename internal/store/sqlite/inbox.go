@@ -346,7 +346,8 @@ func (r *newRows) insert(ctx context.Context, tx *tx) error {
 const claimFanOutsSQL = `
 	update fanouts
 	set token = @token, due_at = @until
-	where event in (select event from fanouts where due_at <= @now order by event limit @max)
+	where event in (
+		select event from fanouts where due_at <= @now and instr(@except, account) = 0 order by event limit @max)
 	returning event, up_to, cursor, token, created_at`
 
 // The statement walks the primary key of events.
@@ -357,7 +358,11 @@ const fanOutEventSQL = `
 func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) (_ []store.FanOut, err error) {
 	defer s.calls.Begin("ClaimFanOuts").End(&err, "claim fan-outs")
 	return write(ctx, s, func(ctx context.Context, tx *tx) ([]store.FanOut, error) {
-		rows, err := tx.query(ctx, claimFanOutsSQL, sql.Named("now", micros(tx.now)), sql.Named("max", c.Max),
+		except := make([]byte, 0, len(c.Except)*len(postrider.AccountID{})) // one account after the other
+		for _, account := range c.Except {
+			except = append(except, account[:]...)
+		}
+		rows, err := tx.query(ctx, claimFanOutsSQL, sql.Named("now", micros(tx.now)), sql.Named("max", c.Max), sql.Named("except", except),
 			sql.Named("token", int64(c.Token)), sql.Named("until", micros(tx.now.Add(c.Lease))))
 		if err != nil {
 			return nil, err

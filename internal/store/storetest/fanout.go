@@ -41,6 +41,20 @@ func claimFanOutsOldestFirst(w *world) {
 	w.same("the second claim", eventIDs(w.claimFanOuts(2, long)), []postrider.EventID{c.Event.ID})
 }
 
+func claimFanOutsExcept(w *world) {
+	one, two, three := w.endpoint(), w.endpoint(), w.endpoint()
+	w.job(one)
+	w.job(two)
+	third := w.job(three)
+	claim := store.ClaimFanOuts{Max: 3, Except: []postrider.AccountID{two.Account, one.Account}, Token: w.token(), Lease: long}
+	jobs, err := w.ClaimFanOuts(w.Context(), claim)
+	w.ok(err)
+	w.same("the claim", eventIDs(jobs), []postrider.EventID{third.Event.ID})
+	if jobs := w.claimFanOuts(3, long); len(jobs) != 2 {
+		w.Errorf("claimed %d jobs without exceptions, want 2", len(jobs))
+	}
+}
+
 func claimFanOutsEvent(w *world) {
 	e := w.endpoint()
 	event := w.event(e.Account)

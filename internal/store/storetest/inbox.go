@@ -45,6 +45,7 @@ var inbox = []verb{
 		{"it leases up to Max jobs, oldest first", claimFanOutsOldestFirst},
 		{"a job has its event, data and all", claimFanOutsEvent},
 		{"AcceptedAt is after earlier changes of subscriptions, and before later ones", claimFanOutsAcceptedAt},
+		{"jobs of excepted accounts are not claimed", claimFanOutsExcept},
 		{"a leased job is not claimed again while its lease lasts", claimFanOutsLeased},
 		{"a job is due again when its lease has ended", claimFanOutsAgain},
 		{"parallel claims never return the same job", claimFanOutsInParallel},

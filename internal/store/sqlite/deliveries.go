@@ -162,6 +162,8 @@ const (
 		selectEnded + `replay_job = @job` + filterEnded
 	deliveriesOfEndpointSQL = selectPending + `endpoint = @endpoint` + filterPending + selectDead + `endpoint = @endpoint` + filterDead +
 		selectEnded + `endpoint = @endpoint` + filterEnded
+	bareOfEndpointSQL = `
+	select id, event from (` + deliveriesOfEndpointSQL + `) order by id desc`
 	deliveriesOfQueuedSQL = selectPending + `true` + filterPending + selectDead + `endpoint = @endpoint` + filterDead + selectEnded +
 		`endpoint = @endpoint` + filterEnded
 	deliveriesOfAccountSQL = selectPending + `account = @account` + filterPending + selectDead + `account = @account` + filterDead +
@@ -193,12 +195,15 @@ func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (_ store.
 		return store.Page[postrider.Delivery]{}, err
 	}
 	ask.args = append(ask.args, sql.Named("wall", micros(s.wall())))
-	walks := deliveryWalks(q)
+	walks, scan := deliveryWalks(q), scanDelivery(s.clock)
+	if ask.text == bareOfEndpointSQL {
+		scan = scanBare
+	}
 	if queued {
 		walks = append(walks, pendingStopSQL)
 	}
 	return bounded[postrider.Delivery, postrider.DeliveryID]{
-		ask, walks, q.Paging, scanDelivery(s.clock), func(d postrider.Delivery) postrider.DeliveryID { return d.ID },
+		ask, walks, q.Paging, scan, func(d postrider.Delivery) postrider.DeliveryID { return d.ID },
 	}.list(ctx, s)
 }
 
@@ -287,6 +292,8 @@ func deliveriesQuery(q store.DeliveryQuery, queued bool) (query, error) {
 		statement = decidedOfEndpointSQL
 	case queued:
 		statement = deliveriesOfQueuedSQL
+	case !q.Endpoint.IsZero() && q.Bare:
+		statement = bareOfEndpointSQL
 	case !q.Endpoint.IsZero():
 		statement = deliveriesOfEndpointSQL
 	case !q.Account.IsZero() && decided:
@@ -323,6 +330,10 @@ func scanDelivery(clock *store.Clock) func(*sql.Rows, *postrider.Delivery) error
 		}
 		return err
 	}
+}
+
+func scanBare(rows *sql.Rows, d *postrider.Delivery) error {
+	return rows.Scan(toID(&d.ID), toID(&d.Event))
 }
 
 // delivery reads one delivery inside a job, with the job's own changes. If account is not zero

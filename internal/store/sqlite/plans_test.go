@@ -60,6 +60,7 @@ var statements = map[string]string{
 	"deliveries":                         deliveriesSQL,
 	"deliveries_of_account":              deliveriesOfAccountSQL,
 	"deliveries_of_endpoint":             deliveriesOfEndpointSQL,
+	"deliveries_of_endpoint_bare":        bareOfEndpointSQL,
 	"deliveries_of_queued":               deliveriesOfQueuedSQL,
 	"is_queued":                          isQueuedSQL,
 	"deliveries_of_job":                  deliveriesOfJobSQL,
@@ -177,9 +178,10 @@ func TestQueryPlans(t *testing.T) {
 // walksAll has the statements that may walk a table from its end without a condition, or sort the
 // rows that they find: the reason, and how often they run.
 var walksAll = map[string]string{
-	"backlog_next":           "stops at the first account with a limit of its own; in each round of the quotas, every 5 s",
-	"deliveries_of_endpoint": "sorts at most 1,000 rows: see isQueued; when a person opens a list",
-	"expired":                "reads the queue while nothing has expired: an index would cost each delivery; each minute",
+	"backlog_next":                "stops at the first account with a limit of its own; in each round of the quotas, every 5 s",
+	"deliveries_of_endpoint":      "sorts at most 1,000 rows: see isQueued; when a person opens a list",
+	"deliveries_of_endpoint_bare": "as deliveries_of_endpoint; when a person compares a filter with the past",
+	"expired":                     "reads the queue while nothing has expired: an index would cost each delivery; each minute",
 }
 
 // few has the tables and the indexes that have few rows at any time, or grow as slowly as the

@@ -23,6 +23,7 @@ var ledger = []verb{
 	{"Deliveries", []sentence{
 		{"those of every status are listed newest first, page by page", deliveriesPages},
 		{"with OldestFirst those of every status are listed oldest first, page by page", deliveriesOldestFirst},
+		{"bare ones of an endpoint have their ids and events, page by page", deliveriesBare},
 		{"each filter selects in pages that are full", deliveriesFilteredPages},
 		{"each filter selects", deliveriesFilters},
 		{"a leased delivery counts no attempt until it settles", deliveriesLeased},
@@ -277,43 +278,6 @@ func deliveriesOldestFirst(w *world) {
 	})
 	w.ok(err)
 	w.same("those made before", deliveryIDs(page.Items, deliveryID), []postrider.DeliveryID{})
-}
-
-// deliveriesFilteredPages puts the wanted deliveries among others. It fails the test unless every
-// page except the last is full.
-func deliveriesFilteredPages(w *world) {
-	e := w.endpoint()
-	want := map[postrider.Status][]postrider.DeliveryID{}
-	for range 5 {
-		event := w.event(e.Account, w.to(e), w.to(e), w.to(e))
-		event.Deliveries[1].Skipped = postrider.ReasonEndpointDisabled
-		w.publish(store.Batch{event})
-		d := event.Deliveries
-		w.cancel(d[2].ID)
-		w.settle(delivered(w.claimOne(e, postrider.LaneFirst)))
-		for i, status := range []postrider.Status{postrider.Delivered, postrider.Skipped, postrider.Cancelled} {
-			want[status] = append(want[status], d[i].ID)
-		}
-	}
-	for status, ids := range want {
-		for _, q := range []store.DeliveryQuery{{}, {Account: e.Account}, {Endpoint: e.ID}, {Account: e.Account, Endpoint: e.ID}} {
-			q.Status = status
-			for _, oldestFirst := range []bool{false, true} {
-				got := pages(w, deliveryID, func(p store.Paging) (store.Page[postrider.Delivery], error) {
-					q.Paging, q.OldestFirst = p, oldestFirst
-					page, err := w.Deliveries(w.Context(), q)
-					if page.Next != "" && len(page.Items) != p.Size() {
-						w.Errorf("a page of %+v has %d items and a next one", q, len(page.Items))
-					}
-					return page, err
-				})
-				if !oldestFirst {
-					slices.Reverse(got)
-				}
-				w.same(fmt.Sprintf("the deliveries of %+v", q), got, ids)
-			}
-		}
-	}
 }
 
 func deliveriesFilters(w *world) {

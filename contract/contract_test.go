@@ -22,7 +22,7 @@ var unseen = map[string]string{
 	"* 429 too_many_reads":          "a client alone is never faster than its share of reads",
 	"Problem.code = too_many_reads": "the same",
 
-	"publish-event 429 filter_quota_used":  "a test of ingest has filters that take more than a second",
+	"publish-event 429 filter_quota_used":  "a test of ingest has filters that take too much time",
 	"publish-events 429 filter_quota_used": "the same",
 	"Problem.code = filter_quota_used":     "the same",
 

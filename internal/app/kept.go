@@ -6,6 +6,7 @@ import (
 	"github.com/postrider/postrider/internal/backup"
 	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/drivers"
+	"github.com/postrider/postrider/internal/egress"
 	"github.com/postrider/postrider/internal/expunge"
 	"github.com/postrider/postrider/internal/health"
 	"github.com/postrider/postrider/internal/janitor"
@@ -23,6 +24,7 @@ type kept struct {
 	backups  backup.Known
 	janitor  *janitor.Janitor
 	expunger *expunge.Runner
+	outboxes outboxes
 }
 
 // newKept makes the parts around an opened store.
@@ -54,7 +56,8 @@ func newKept(ctx context.Context, b base, opened store.Store) (_ *kept, err erro
 	k.janitor = janitor.New(janitor.Store{
 		Upkeep: s, Retention: s, Health: s, Time: s, Queue: s, Directory: s, History: s, NoticeLog: s, Rollups: s, OutboxRows: s,
 	}, toJanitor)
-	toExpunger.CancelDeleted, toExpunger.Outboxes = k.janitor.CancelDeleted, k.outboxes()
+	k.outboxes = outboxes{s, k.secrets.Vault, egress.SourceDialer(b.config.SourceNetworks())}
+	toExpunger.CancelDeleted, toExpunger.Outboxes = k.janitor.CancelDeleted, k.outboxes
 	k.expunger = expunge.New(expunge.Store{Expunges: s, Ledger: s, Directory: s, Archived: s, Audit: s, Time: s}, toExpunger)
 	return k, nil
 }

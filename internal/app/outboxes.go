@@ -4,22 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/postrider/postrider"
-	"github.com/postrider/postrider/internal/egress"
 	"github.com/postrider/postrider/internal/outbox"
 	"github.com/postrider/postrider/internal/secrets"
 	"github.com/postrider/postrider/internal/store"
 )
 
-// outboxes connects to the databases of sources. Operators name them, so they may be in private networks.
+// outboxes connects to the databases of sources.
 type outboxes struct {
 	store store.Sources
 	vault *secrets.Vault
+	dial  func(ctx context.Context, network, address string) (net.Conn, error) // keeps to the rules for egress
 }
-
-func (k *kept) outboxes() outboxes { return outboxes{k.store, k.secrets.Vault} }
 
 // Open connects to the database of the source. The caller closes the result.
 func (o outboxes) Open(ctx context.Context, s postrider.Source) (*outbox.DB, error) {
@@ -27,7 +26,7 @@ func (o outboxes) Open(ctx context.Context, s postrider.Source) (*outbox.DB, err
 	if err != nil {
 		return nil, err
 	}
-	return outbox.Open(ctx, outbox.Config{URL: s.URL, Password: password, CA: s.CA, Table: s.Table, Source: s.ID, Dial: egress.DialOperator})
+	return outbox.Open(ctx, outbox.Config{URL: s.URL, Password: password, CA: s.CA, Table: s.Table, Source: s.ID, Dial: o.dial})
 }
 
 // expungeTime is the time for which an expunge waits for one database.

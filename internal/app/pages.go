@@ -53,7 +53,7 @@ func newAPI(b base, k *kept, s *sending, p *publishing) *api.Handler {
 		Stores: storesOf(k.store), Clock: k.store.Clock(), Publisher: p.quotas, Guard: s.egress, Verifier: s.sender, Describer: s.sender,
 		Vault:       k.secrets,
 		Reencrypter: reencrypter{k.secrets}, Notifier: s.table, Effects: s.dispatcher, Pacer: s.dispatcher, Canceller: k.janitor,
-		Expunger: k.expunger, Replayer: p.replays, Cluster: k.nodes, IDs: k.ids, Outboxes: k.outboxes(), Sources: p.sources,
+		Expunger: k.expunger, Replayer: p.replays, Cluster: k.nodes, IDs: k.ids, Outboxes: k.outboxes, Sources: p.sources,
 	}
 	// A nil pointer in the interface would count as an archive.
 	if archive := k.archive.Archive; archive != nil {

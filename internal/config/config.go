@@ -82,6 +82,7 @@ type Config struct {
 	// the ports, because these methods parse the texts and add what dev mode allows.
 	EgressHTTP  bool           `name:"egress-http" setting:"" group:"Egress" help:"Allow endpoints with http URLs. Default: only https."`
 	EgressAllow []netip.Prefix `name:"egress-allow" setting:"" group:"Egress" placeholder:"CIDR" help:"Private networks that requests may go to, separated by commas, for example 10.0.0.0/8. Default: only the public Internet."`
+	SourceAllow []netip.Prefix `name:"source-allow" setting:"" group:"Egress" placeholder:"CIDR" help:"Private networks in which databases of sources may be, separated by commas, besides those of --egress-allow. Requests to receivers do not go there. Default: none."`
 	EgressPorts []string       `name:"egress-ports" setting:"" group:"Egress" default:"80,443,8080,8443" help:"Ports that requests may go to, separated by commas, or any."`
 	EgressProxy string         `name:"egress-proxy" setting:"" group:"Egress" placeholder:"URL" help:"Proxy for all connections to receivers: an http, https or socks5 URL. Postrider still resolves and checks the addresses itself and gives the proxy an address, not a name. A password in the flag is refused; set it in the environment or the file of --config. Default: no proxy."`
 
@@ -215,6 +216,9 @@ func (c Config) Allowed() []netip.Prefix {
 	}
 	return append(slices.Clone(c.EgressAllow), egress.PrivatePrefixes()...)
 }
+
+// SourceNetworks returns the networks in which databases of sources may be although they are not public.
+func (c Config) SourceNetworks() []netip.Prefix { return slices.Concat(c.Allowed(), c.SourceAllow) }
 
 // Effective returns the settings with everything that dev mode allows written out. It is used for
 // the log. The services use the other methods.

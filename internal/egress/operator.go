@@ -3,9 +3,11 @@ package egress
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"time"
 )
 
@@ -24,6 +26,20 @@ const (
 // as its dialer.
 func DialOperator(ctx context.Context, network, address string) (net.Conn, error) {
 	return (&net.Dialer{Timeout: operatorConnect}).DialContext(ctx, network, address)
+}
+
+// SourceDialer returns a function that connects to the databases of sources, whose addresses admins set by
+// the API. A connection is made only to a public address or to one in allow, on any port, and to no Unix
+// socket. The address is checked when it is dialed, after the DNS has answered.
+func SourceDialer(allow []netip.Prefix) func(ctx context.Context, network, address string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: operatorConnect, ControlContext: newGuard(Reach{Allow: allow, AnyPort: true}).control}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dialer.DialContext(ctx, network, address)
+		if refused, ok := errors.AsType[*net.OpError](err); ok && errors.Is(err, errForbidden) {
+			return nil, fmt.Errorf("the rules for egress refuse %s (--source-allow)", refused.Addr)
+		}
+		return c, err
+	}
 }
 
 // OperatorTransport returns a transport for URLs that the operator sets. It connects by

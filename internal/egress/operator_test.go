@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -86,5 +89,44 @@ func TestTheOperatorsDialerEndsWithItsContext(t *testing.T) {
 	cancel()
 	if conn, err := egress.DialOperator(ctx, "tcp", "127.0.0.1:1"); !errors.Is(err, context.Canceled) {
 		t.Errorf("dial = %v, %v, want that it is cancelled", conn, err)
+	}
+}
+
+// TestSourcesAreReachedInTheirNetworks dials listeners of this machine, which are in a network that is allowed or are none.
+func TestSourcesAreReachedInTheirNetworks(t *testing.T) {
+	t.Parallel()
+	tcp, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tcp.Close()
+	socket, err := new(net.ListenConfig).Listen(t.Context(), "unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	for _, tt := range []struct {
+		allow   string // empty: nothing
+		to      net.Addr
+		refused bool
+	}{
+		{"127.0.0.0/8", tcp.Addr(), false},
+		{"10.0.0.0/8", tcp.Addr(), true},
+		{"", tcp.Addr(), true},
+		{"0.0.0.0/0", socket.Addr(), true},
+		{"0.0.0.0/0", &net.TCPAddr{IP: net.IPv4(169, 254, 169, 254), Port: 5432}, true},
+	} {
+		var allow []netip.Prefix
+		if tt.allow != "" {
+			allow = append(allow, netip.MustParsePrefix(tt.allow))
+		}
+		c, err := egress.SourceDialer(allow)(t.Context(), tt.to.Network(), tt.to.String())
+		if err == nil {
+			c.Close()
+		}
+		refused := err != nil && strings.Contains(err.Error(), "the rules for egress refuse "+tt.to.String())
+		if refused != tt.refused || !refused && err != nil {
+			t.Errorf("%v with %q: %v", tt.to, tt.allow, err)
+		}
 	}
 }

@@ -50,7 +50,7 @@ func (c setup) examineSource(ctx context.Context, keys secrets.Reader, s postrid
 		return err
 	}
 	db, err := outbox.Open(ctx, outbox.Config{
-		URL: s.URL, Password: password, CA: s.CA, Table: s.Table, Source: s.ID, Dial: egress.DialOperator,
+		URL: s.URL, Password: password, CA: s.CA, Table: s.Table, Source: s.ID, Dial: egress.SourceDialer(c.SourceNetworks()),
 	})
 	if err != nil {
 		return err

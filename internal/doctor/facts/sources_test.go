@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,7 +70,8 @@ func outboxOf(t *testing.T) string {
 
 func TestDoctorAsksSources(t *testing.T) {
 	t.Parallel()
-	args := []string{"--data-dir", t.TempDir()}
+	folder := t.TempDir()
+	args := []string{"--data-dir", folder, "--source-allow=127.0.0.0/8"}
 	url := outboxOf(t)
 	storedSource(t, url, args...)
 	checks := examined(t, nil, args...)
@@ -77,6 +79,11 @@ func TestDoctorAsksSources(t *testing.T) {
 	wantCheck(t, checks, doctor.SourceLag, doctor.Okay("", "0 rows waiting"))
 	wantCheck(t, checks, doctor.SourceReplicas, doctor.Okay("", "no asynchronous replica"))
 	wantCheck(t, checks, doctor.SourceTransaction, doctor.Okay("", "no transaction"))
+
+	refused := examined(t, nil, "--data-dir", folder)[doctor.SourceConnect]
+	if refused.Status != doctor.Fail || !strings.Contains(refused.Found, "the rules for egress refuse 127.0.0.1:") {
+		t.Errorf("without --source-allow: %+v", refused)
+	}
 
 	storedSource(t, "postgres://reader@127.0.0.1:1/shop?sslmode=disable", args...)
 	checks = examined(t, nil, args...)

@@ -313,6 +313,6 @@ func (a *assembly) features() []feature {
 		&stats.Routes{Shared: shared, Store: s.Stats},
 		&portal.Routes{Store: s.Portal},
 		&audit.Routes{Shared: shared, Store: s.Audit},
-		&search.Routes{Shared: shared, Store: s.Search},
+		&search.Routes{Shared: shared, Store: s.Search, Events: a.events},
 	}
 }

@@ -208,7 +208,7 @@ func TestASourceIsPausedAndDeleted(t *testing.T) {
 func TestRejectedRowsAreRetriedAndDiscarded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.tenant("acme")
+	acme := w.tenant("acme")
 	p := newProducer(t, w, true)
 	w.want(201, "PUT /sources/shop", `{"database_url": "`+p.url+`"}`)
 	wrong, other, third := p.publish("acme", "no type"), p.publish("acme", "no type"), p.publish("beta", "no type")
@@ -238,9 +238,18 @@ func TestRejectedRowsAreRetriedAndDiscarded(t *testing.T) {
 	details, _ := entry["details"].(map[string]any)
 	has(t, "audited", details, map[string]any{"rows": "1", "account": "acme"})
 	for row, want := range map[string]string{wrong: "row_waiting", third: "row_rejected", other: "not_found"} {
-		if got := w.want(404, "GET /events/"+row, ""); got.body["code"] != want {
-			t.Errorf("GET of %s = %s, want %s", row, got.text, want)
+		place := w.want(404, "GET /events/"+row, "")
+		if place.body["code"] != want {
+			t.Errorf("GET of %s = %s, want %s", row, place.text, want)
 		}
+		if want == "not_found" {
+			has(t, "a search for it", w.want(200, "GET /search?q="+row, "").body, map[string]any{"total": 0.0})
+		} else if got := w.want(404, "GET /search?q="+row, ""); got.body["code"] != want || got.body["detail"] != place.body["detail"] {
+			t.Errorf("a search for %s = %s, want %s", row, got.text, want)
+		}
+	}
+	if got := w.do(w.bound(acme), "GET /search?q="+wrong, ""); got.status != 200 {
+		t.Errorf("a customer's search for a row = %s, want no hit", got.text)
 	}
 	w.producer = ""
 	if got := w.want(404, "GET /events/"+wrong, ""); !strings.Contains(got.text, "the outbox of the source shop cannot be read now") {

@@ -65,7 +65,7 @@ func (s *Routes) Register(rt *rest.Router) {
 		Name: "get-event", Path: "GET /events/{event}",
 		Summary:     "Get an event with its data",
 		Description: "The id is that of the event or, if it was read from an outbox, that of its row, obx_….",
-		Codes:       []string{"row_waiting", "row_rejected"},
+		Codes:       rest.RowCodes,
 		Scope:       read,
 	}, s.getEvent)
 	rest.Handle(rt, rest.Route{
@@ -155,9 +155,15 @@ func (s *Routes) listWhere(ctx context.Context, where string, q store.EventQuery
 // getEvent returns one event and its data. If the path names a row of an outbox that is not published, the
 // response says where the row is.
 func (s *Routes) getEvent(ctx context.Context, in *rest.EventPath) (*rest.Reply[apitypes.Event], error) {
-	e, err := s.Names.Event(ctx, in.Event)
-	if row, other := rest.ParseID[postrider.OutboxID](in.Event); other == nil && errors.Is(err, postrider.ErrNotFound) {
+	return rest.RespondWith(viewFor(ctx))(s.Find(ctx, in.Event))
+}
+
+// Find returns the event with the id, or the one that was read from the row of an outbox with the id. If the
+// row is not published, the error says where it is.
+func (s *Routes) Find(ctx context.Context, id string) (postrider.Event, error) {
+	e, err := s.Names.Event(ctx, id)
+	if row, other := rest.ParseID[postrider.OutboxID](id); other == nil && errors.Is(err, postrider.ErrNotFound) {
 		err = s.Rows.Unpublished(ctx, row)
 	}
-	return rest.RespondWith(viewFor(ctx))(e, err)
+	return e, err
 }

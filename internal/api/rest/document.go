@@ -143,10 +143,14 @@ var exactClasses = []errorClass{
 	{nil, 422, "source_unusable", "the database cannot be used as a source; the detail says why"},
 	{nil, 503, "source_unavailable", "the database of the source cannot be used now; the detail says why"},
 	{nil, 404, "row_waiting", "the row waits in the outbox of a source; its event is not published yet"},
+	{nil, 404, "row_unknown", "no event was read from the row, and the outbox of a source cannot be read now"},
 	{nil, 404, "row_rejected", "the row was rejected in a source, so it has no event"},
 	{nil, 422, "mail_missing", "emails need a mail server, which is not set"},
 	{nil, 422, "public_url_missing", "links need the server's public URL, which is not set"},
 }
+
+// RowCodes are the codes of a response about the row of an outbox that has no event.
+var RowCodes = []string{"row_waiting", "row_rejected", "row_unknown"}
 
 // problems returns the error responses of an operation, by status. Every operation has the codes
 // for authentication, validation and server faults. A path parameter adds not_found. A body adds

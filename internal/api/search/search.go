@@ -34,7 +34,15 @@ type Store interface {
 type Routes struct {
 	*rest.Shared
 
-	Store Store
+	Store  Store
+	Events Events
+}
+
+// Events finds events.
+type Events interface {
+	// Find returns the event with the id, or the one that was read from the row of an outbox with the id. If
+	// the row is not published, the error is a [rest.Error] that says where it is.
+	Find(ctx context.Context, id string) (postrider.Event, error)
 }
 
 // Register registers the search route.
@@ -42,7 +50,8 @@ func (s *Routes) Register(rt *rest.Router) {
 	rest.Handle(rt, rest.Route{
 		Name: "search", Path: "GET /search",
 		Summary:     "Find objects by an id, a key or a part of a name",
-		Description: "It finds objects by their id; events by the id of the row of an outbox that they were read from; endpoints by the id of a secret, events by an idempotency key that is remembered, the newest event of an ordering key; and accounts, endpoints and event types by the beginning of a word of their name, uid, description or host; endpoints by a part of the path of their URL that begins with a segment, such as hooks/orders. At most 20 hits: ids, keys and whole uids of accounts first, then accounts, event types and endpoints, each newest first. Of one account it also finds events by whole values in their data, at the paths that event types name; value_paths has the paths that were searched. Such a search is audited.",
+		Description: "It finds objects by their id; events by the id of the row of an outbox that they were read from; endpoints by the id of a secret, events by an idempotency key that is remembered, the newest event of an ordering key; and accounts, endpoints and event types by the beginning of a word of their name, uid, description or host; endpoints by a part of the path of their URL that begins with a segment, such as hooks/orders. At most 20 hits: ids, keys and whole uids of accounts first, then accounts, event types and endpoints, each newest first. Of one account it also finds events by whole values in their data, at the paths that event types name; value_paths has the paths that were searched. Such a search is audited. The id of a row that is not published gives the response of `GET /events/{event}`.",
+		Codes:       rest.RowCodes,
 		Scope:       postrider.ScopeWebhooksRead, SearchesData: true,
 	}, s.listHits)
 }
@@ -77,6 +86,9 @@ func (s *Routes) listHits(ctx context.Context, in *struct {
 	case !errors.Is(err, postrider.ErrNotFound):
 		return nil, err
 	}
+	if _, row := errors.AsType[*rest.Error](err); row {
+		return nil, err
+	}
 	hits, err := s.hitsOfText(ctx, account, text)
 	if err != nil {
 		return nil, err
@@ -92,7 +104,7 @@ func (s *Routes) hitOfID(ctx context.Context, id string) (apitypes.SearchHit, er
 	case "acc":
 		return hitWith(accountHit("id"))(s.Names.VisibleAccount(ctx, id))
 	case "evt", "obx":
-		return hitWith(eventHit("id"))(s.Names.Event(ctx, id))
+		return hitWith(eventHit("id"))(s.Events.Find(ctx, id))
 	case "ep":
 		return hitWith(endpointHit("id"))(s.Names.Endpoint(ctx, id))
 	case "dlv":

@@ -230,7 +230,7 @@ func (s *Routes) Unpublished(ctx context.Context, id postrider.OutboxID) error {
 		place, asked := s.place(ctx, source, id)
 		switch {
 		case asked != nil:
-			err = notFound("", "no event was read from this row; the outbox of the source %s cannot be read now: %s", source.Name, asked)
+			err = notFound("row_unknown", "no event was read from this row; the outbox of the source %s cannot be read now: %s", source.Name, asked)
 		case place.Where == "waiting":
 			return notFound("row_waiting", "the row waits in the outbox of the source %s; its event is not published yet", source.Name)
 		case place.Where == "rejected":

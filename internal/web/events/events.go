@@ -29,7 +29,7 @@ func Feature() page.Feature {
 		},
 		Everyone: page.Routes{
 			"GET /events":                 listEvents,
-			"GET /events/{event}":         page.OfID("event", showEvent),
+			"GET /events/{event}":         showEventOrRow,
 			"GET /events/{event}/data":    page.OfID("event", downloadEvent),
 			"GET /events/{event}/why-not": page.OfID("event", showWhyNot),
 			"POST /events/{event}/replay": page.OfID("event", replayEvent),
@@ -61,6 +61,15 @@ type eventPage struct {
 	Replayable bool // the bytes are there, and one of the deliveries of this page has ended
 	// Resolved has the delivered replay of each dead letter of this page that has one.
 	Resolved map[postrider.DeliveryID]postrider.DeliveryID
+}
+
+// showEventOrRow shows one event. The id of a row of an outbox leads to the search, which finds its event or says
+// where the row is.
+func showEventOrRow(v *page.Visit) error {
+	if row, err := page.PathID[postrider.OutboxID](v, "event"); err == nil {
+		return v.Redirect(v.Path("search") + "?q=" + row.String())
+	}
+	return page.OfID("event", showEvent)(v)
 }
 
 // showEvent shows one event: its payload, in which the parameter find is looked for, and

@@ -4,6 +4,7 @@ package overview
 
 import (
 	"embed"
+	"slices"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -38,7 +39,8 @@ type overviewPage struct {
 	Verdict  verdict
 	Traffic  *traffic.Traffic
 	Troubled apitypes.TroubledEndpoints
-	Nodes    []apitypes.Node // nil: the person may not see them
+	Sources  []apitypes.Source // those that need a person; nil: none, or the person may not see them
+	Nodes    []apitypes.Node   // nil: the person may not see them
 }
 
 // showOverview shows whether webhooks are healthy, and what needs a person.
@@ -51,14 +53,18 @@ func showOverview(v *page.Visit) (err error) {
 	if p.Traffic, err = traffic.Read(v, "", v.API.Stats); err != nil {
 		return err
 	}
-	p.Verdict = verdictOf(v, p.Troubled, p.Traffic.Stats.Now)
 	commands := []string{"stats", "endpoints troubled"}
 	if v.Can(postrider.ScopeAdmin) {
 		if p.Nodes, err = v.API.Nodes(v.Context); err != nil {
 			return err
 		}
-		commands = append(commands, "nodes", page.ResumeCommand)
+		if p.Sources, err = v.API.Sources(v.Context); err != nil {
+			return err
+		}
+		p.Sources = slices.DeleteFunc(p.Sources, func(s apitypes.Source) bool { return s.Status() != "stopped" && s.State.Rejected == 0 })
+		commands = append(commands, "nodes", "sources list", page.ResumeCommand)
 	}
+	p.Verdict = verdictOf(v, p.Troubled, p.Sources, p.Traffic.Stats.Now)
 	return v.Show(page.View{Name: "overview", Data: p, Commands: commands})
 }
 
@@ -79,26 +85,35 @@ const (
 	failingEnd = 1000
 )
 
-// verdictOf counts the endpoints that need a person, each once, by its worst reason. It also
-// counts the dead letters, which may be of deleted endpoints. It says how long the oldest
+// verdictOf counts the sources that need a person, and the endpoints that do, each endpoint once, by its worst
+// reason. It also counts the dead letters, which may be of deleted endpoints. It says how long the oldest
 // delivery has waited.
-func verdictOf(v *page.Visit, t apitypes.TroubledEndpoints, now apitypes.StatsNow) verdict {
+func verdictOf(v *page.Visit, t apitypes.TroubledEndpoints, sources []apitypes.Source, now apitypes.StatsNow) verdict {
 	said := verdict{Tone: "good"}
 	say := func(key, link string, n, end int) {
 		if n > 0 {
 			said.Sentences = append(said.Sentences, sentence{v.T("verdict."+key, "n", n, "more", page.Plus(n >= end)), link})
 		}
 	}
-	switch {
-	case t.Failing > 0:
-		said.Tone = "bad"
-	case len(t.Data) > 0:
-		said.Tone = "warn"
-	default:
-		said.Sentences = append(said.Sentences, sentence{v.T("verdict.well"), ""})
-		if now.DeadLetters > 0 {
-			said.Tone = "warn"
+	stopped, rejected := 0, 0
+	for _, s := range sources {
+		if s.Status() == "stopped" {
+			stopped++
 		}
+		if s.State.Rejected > 0 {
+			rejected++
+		}
+	}
+	switch {
+	case t.Failing > 0 || stopped > 0:
+		said.Tone = "bad"
+	case len(t.Data) > 0 || len(sources) > 0 || now.DeadLetters > 0:
+		said.Tone = "warn"
+	}
+	say("stopped", v.Path("sources"), stopped, failingEnd)
+	say("rejected", v.Path("sources"), rejected, failingEnd)
+	if len(t.Data) == 0 {
+		said.Sentences = append(said.Sentences, sentence{v.T("verdict.well"), ""})
 	}
 	say("failing", v.Path("endpoints")+"?health=failing", t.Failing, failingEnd)
 	say("waiting", "", t.Waiting, failingEnd)

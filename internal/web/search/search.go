@@ -3,6 +3,7 @@ package search
 
 import (
 	"embed"
+	"errors"
 	"net/http"
 	"regexp"
 	"slices"
@@ -36,6 +37,7 @@ type searchPage struct {
 	Paths    []string // paths at which values were searched
 
 	Faults map[string]string // why the API cannot search for the text
+	Row    string            // where the row of an outbox is that the text names, if it is not published
 }
 
 // searchGroup has the hits of one kind.
@@ -63,6 +65,10 @@ func showSearch(v *page.Visit) error {
 	hits, err := v.API.SearchHits(v.Context, client.SearchFilter{Text: p.Text, Account: p.Account})
 	if p.Faults = v.Faulty(err); p.Faults != nil {
 		return v.Show(page.View{Name: "search", Status: page.StatusOf(err), Data: p})
+	}
+	if problem, ok := errors.AsType[*client.Error](err); ok && problem.Status == http.StatusNotFound {
+		p.Row = v.Text.Detail(problem)
+		return v.Show(page.View{Name: "search", Status: problem.Status, Data: p, Commands: []string{"events get " + page.ShellWord(p.Text)}})
 	}
 	if err != nil {
 		return err

@@ -31,6 +31,7 @@ func (c *caller) driveSources() {
 	rows["new_account"], rows["new_type"] = "acme", "order.created"
 	c.want(503, "POST /sources/shop/rejected/retry", rows)
 	c.want(404, "GET /events/obx_01h455vb4pex5vsknk084sn02q", nil)
+	c.want(404, "GET /search?q=obx_01h455vb4pex5vsknk084sn02q", nil)
 	for n := range 99 {
 		c.want(201, "PUT /sources/many-"+strings.Repeat("x", n)+"?check=false", object{"database_url": body})
 	}

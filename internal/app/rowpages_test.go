@@ -50,14 +50,16 @@ func TestAPersonFindsARowAndRetriesItForAnotherAccount(t *testing.T) {
 	}
 	says(row, "The event is not published: the row was rejected in the source shop: not_found")
 	retry := url.Values{"row": {row}, "new_account": {"acme"}, "new_type": {"order.late"}}
-	if status, at, text := operator.open(page+"/retry", retry); status != http.StatusOK || at != page || !strings.Contains(text, "One row waits to be published again.") {
+	status, at, text := operator.open(page+"/retry", retry)
+	if status != http.StatusOK || at != page || !strings.Contains(text, "One row waits to be published again.") {
 		t.Fatalf("the retry: %d at %s: %s", status, at, text)
 	}
 	eventually(t, "the webhook arrives", func() bool { return len(receiver.Requests()) == 1 })
 	if body := string(receiver.Requests()[0].Body); !strings.Contains(body, "order.late") {
 		t.Errorf("the webhook is %s", body)
 	}
-	if status, at, _ := operator.open("/dashboard/events/"+row, nil); status != http.StatusOK || !strings.HasPrefix(at, "/dashboard/events/evt_") {
+	status, at, _ = operator.open("/dashboard/events/"+row, nil)
+	if status != http.StatusOK || !strings.HasPrefix(at, "/dashboard/events/evt_") {
 		t.Errorf("the page of the published row: %d at %s", status, at)
 	}
 

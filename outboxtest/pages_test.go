@@ -23,19 +23,16 @@ func TestPagesShowTheirPrograms(t *testing.T) {
 		if link := "(../../outboxtest/" + p.name + "/" + p.file + ")"; !strings.Contains(page, link) {
 			t.Errorf("docs/outbox/%s.md has no link %s", p.name, link)
 		}
-		for _, file := range []string{p.file, p.migration} {
-			if file == "" {
-				continue
-			}
-			parts := marked(read(t, p.name+"/"+file))
-			if len(parts) == 0 {
-				t.Errorf("%s/%s has no marked lines", p.name, file)
-			}
-			for _, part := range parts {
-				if !strings.Contains(page, part) {
+		shown := 0
+		for _, file := range append([]string{p.file}, p.shown...) {
+			for _, part := range marked(read(t, p.name+"/"+file)) {
+				if shown++; !strings.Contains(page, part) {
 					t.Errorf("docs/outbox/%s.md lacks these lines of %s:\n%s", p.name, file, part)
 				}
 			}
+		}
+		if shown <= len(p.shown) {
+			t.Errorf("%d parts of %s and its %d other files are marked, too few", shown, p.file, len(p.shown))
 		}
 	}
 }

@@ -14,18 +14,27 @@ import (
 // programs are the programs that docs/outbox shows, by the name of their folder and page.
 var programs = []struct {
 	name, file string
-	migration  string // a program that makes the outbox; empty: none is shown
+	shown      []string // the other files that the page shows
+	// migration are the words that make the outbox, and those that run tests, as programs with arguments; nil: none
+	// are shown. The SQL is in the file script.
+	migration [][]string
+	script    string
 	// command returns the words that start the program. Those of a language install what the
 	// programs of that language need.
 	command func(t *testing.T, source string) []string
 }{
-	{"pgx", "main.go", "", goProgram},
-	{"database-sql", "main.go", "", goProgram},
-	{"django", "shop.py", "migrate.py", python},
-	{"sqlalchemy", "shop.py", "migrate.py", python},
-	{"node-pg", "shop.mjs", "", node},
-	{"drizzle", "shop.mjs", "", node},
-	{"activerecord", "shop.rb", "migrate.rb", ruby},
+	{"pgx", "main.go", nil, nil, "", goProgram},
+	{"database-sql", "main.go", nil, nil, "", goProgram},
+	{
+		"django", "place.py",
+		[]string{"shop/models.py", "shop/migrations/0002_outbox.py", "shop/tests.py"},
+		[][]string{{"manage.py", "migrate", "--fake-initial"}, {"manage.py", "test"}},
+		"shop/migrations/0002_outbox.sql", python,
+	},
+	{"sqlalchemy", "shop.py", []string{"migrate.py"}, [][]string{{"migrate.py"}}, "outbox.sql", python},
+	{"node-pg", "shop.mjs", nil, nil, "", node},
+	{"drizzle", "shop.mjs", nil, nil, "", node},
+	{"activerecord", "shop.rb", []string{"migrate.rb"}, [][]string{{"migrate.rb"}}, "outbox.sql", ruby},
 }
 
 func ruby(_ *testing.T, source string) []string { return []string{"ruby", source} }
@@ -130,37 +139,36 @@ func TestProgramsPublishInTheirTransaction(t *testing.T) {
 	}
 }
 
-// TestMigrationsMakeTheOutbox runs the migrations in databases that have no outbox.
+// TestMigrationsMakeTheOutbox runs the migrations in databases that have no outbox, from another folder
+// than theirs, and then the tests that the page shows.
 func TestMigrationsMakeTheOutbox(t *testing.T) {
 	t.Parallel()
-	folder := t.TempDir()
 	script, err := output(exec.CommandContext(t.Context(), postrider, "outbox", "sql"))
-	if err == nil {
-		err = os.Mkdir(filepath.Join(folder, "db"), 0o700)
-	}
-	if err == nil {
-		err = os.WriteFile(filepath.Join(folder, "db/outbox.sql"), []byte(script), 0o600)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range programs {
-		if p.migration == "" {
+		if p.migration == nil {
 			continue
 		}
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
 			s.run(t, "drop schema postrider cascade")
-			source, err := filepath.Abs(filepath.Join(p.name, p.migration))
-			if err != nil {
+			folder := t.TempDir()
+			if err := os.CopyFS(folder, os.DirFS(p.name)); err != nil {
 				t.Fatal(err)
 			}
-			words := p.command(t, source)
-			command := exec.CommandContext(t.Context(), words[0], words[1:]...)
-			command.Dir, command.Env = folder, append(os.Environ(), s.env("postgres")...)
-			if _, err := output(command); err != nil {
+			if err := os.WriteFile(filepath.Join(folder, p.script), []byte(script), 0o600); err != nil {
 				t.Fatal(err)
+			}
+			for _, words := range p.migration {
+				words := append(p.command(t, filepath.Join(folder, words[0])), words[1:]...)
+				command := exec.CommandContext(t.Context(), words[0], words[1:]...)
+				command.Env = append(os.Environ(), s.env("postgres")...)
+				if _, err := output(command); err != nil {
+					t.Fatal(err)
+				}
 			}
 			do(t, s.connect(t), publish, 1, 1)
 		})

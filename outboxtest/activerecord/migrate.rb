@@ -8,7 +8,7 @@ ActiveRecord::Migration.verbose = false
 # docs:begin
 class AddOutbox < ActiveRecord::Migration[6.1]
   def up
-    execute File.read("db/outbox.sql")
+    execute File.read("#{__dir__}/outbox.sql")
   end
 end
 # docs:end

@@ -82,7 +82,7 @@ func startWith(t *testing.T, dir string, env map[string]string) *running {
 			t.Errorf("Run = %v, want nil", err)
 		}
 		if t.Failed() {
-			t.Logf("the server's log:\n%s", r.log)
+			t.Logf("the end of the server's log:\n%s", r.log.Bytes()[max(0, r.log.Len()-64<<10):])
 		}
 	})
 	return r

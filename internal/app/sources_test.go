@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -132,7 +133,9 @@ func TestAnExpiredPasswordIsTold(t *testing.T) {
 	s.exec(fmt.Sprintf(order, 1))
 	eventually(t, "the webhook arrives", func() bool { return len(receiver.Requests()) == 1 })
 
-	s.exec("alter role reader valid until '2000-01-01'; select pg_terminate_backend(pid) from pg_stat_activity where usename = 'reader'")
+	s.exec("alter role reader valid until '2000-01-01'")
+	// In one transaction with the change, the reader might connect again before the commit.
+	s.exec("select pg_terminate_backend(pid) from pg_stat_activity where usename = 'reader'")
 	eventually(t, "the state says that the password is refused", func() bool {
 		state, err := r.api.Source(t.Context(), "shop")
 		return err == nil && state.State.Error != nil && strings.Contains(*state.State.Error, "password authentication failed")
@@ -164,20 +167,11 @@ func TestASourceIsTakenOver(t *testing.T) {
 		eventually(t, "the webhooks arrive", func() bool { return len(receiver.Requests()) == sent })
 	}
 	send()
-	readers := 0
-	for _, node := range c.nodes {
-		if sample(node.metrics(t), `postrider_source_failing{source="shop"}`) == 0 {
-			readers++
-		}
+	reads := func(node *running) bool {
+		return sample(node.metrics(t), `postrider_source_failing{source="shop"}`) == 0
 	}
-	if readers != 1 {
-		t.Errorf("%d servers read the source, want 1", readers)
-	}
-	for _, node := range c.nodes {
-		if sample(node.metrics(t), `postrider_source_failing{source="shop"}`) == 0 {
-			s.ok(node.stop())
-			break
-		}
-	}
+	// A reader counts what it has read a moment after the webhooks.
+	eventually(t, "one server reads the source", func() bool { return reads(c.nodes[0]) != reads(c.nodes[1]) })
+	s.ok(c.nodes[slices.IndexFunc(c.nodes, reads)].stop())
 	send()
 }

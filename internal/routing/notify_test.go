@@ -29,11 +29,6 @@ func TestTheSubscriberHearsOfAChangeOnceTheTableHasIt(t *testing.T) {
 			}
 			heard = append(heard, c)
 		})
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { _ = table.Run(ctx) })
-		defer running.Wait()
-		defer cancel()
 		put := func() postrider.EndpointID {
 			e := postrider.Endpoint{
 				ID: store.NewID[postrider.EndpointID](ids), URL: "https://a.example",
@@ -44,13 +39,19 @@ func TestTheSubscriberHearsOfAChangeOnceTheTableHasIt(t *testing.T) {
 			}
 			return e.ID
 		}
-		elsewhere := put() // a change by another node, which does not notify this one
-		time.Sleep(time.Second)
 		here := put()
 		table.Notify(here)
-		table.Notify(here)
+		table.Notify(here) // before Run looks
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = table.Run(ctx) })
+		defer running.Wait()
+		defer cancel()
 		synctest.Wait()
-		want := []routing.Change{{Endpoint: elsewhere}, {Endpoint: here}, {Endpoint: here, Due: true}}
+		elsewhere := put() // a change by another node, which does not notify this one
+		time.Sleep(time.Second)
+		synctest.Wait()
+		want := []routing.Change{{Endpoint: here}, {Endpoint: here, Due: true}, {Endpoint: elsewhere}}
 		if len(heard) != len(want) {
 			t.Fatalf("heard %+v, want %+v", heard, want)
 		}

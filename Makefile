@@ -17,8 +17,11 @@ TESTFLAGS ?= -p 2 -timeout 15m
 # the checks of its pointers find nothing of ours. Both took three quarters of the time of the
 # tests of that store.
 #
-# cmd/postrider is tested without the race detector: its scripts start the program six hundred
-# times, and each start costs the detector half a second. internal/app runs the same server with it.
+# PLAIN are the packages that are tested without the race detector. The scripts of cmd/postrider start
+# the program six hundred times, and each start costs the detector half a second. archive, janitor and
+# schedule simulate months and nodes in virtual time, where one goroutine runs at a time. bench and release start
+# programs. internal/app runs the same server with the detector.
+PLAIN := /(cmd/postrider|internal/(archive|janitor|schedule)|bench/[a-z/]+|release)$$
 RACE := -race -gcflags=modernc.org/...=-d=checkptr=0 -gcflags='modernc.org/sqlite/lib=-d=checkptr=0 -race=false'
 
 .PHONY: help
@@ -31,8 +34,8 @@ test: setup ## All that CI runs: format, lint, module files, vet, tests with the
 	$(LINT) run
 	go mod tidy -diff
 	go vet ./...
-	GORACE=atexit_sleep_ms=0 go test $(RACE) -shuffle=on $(TESTFLAGS) $$(go list ./... | grep -v /cmd/postrider$$)
-	go test -shuffle=on $(TESTFLAGS) ./cmd/postrider
+	GORACE=atexit_sleep_ms=0 go test $(RACE) -shuffle=on $(TESTFLAGS) $$(go list ./... | grep -vE '$(PLAIN)')
+	go test -shuffle=on $(TESTFLAGS) $$(go list ./... | grep -E '$(PLAIN)')
 	$(MAKE) fuzz FUZZTIME=2s FUZZFLAG=
 	$(MAKE) --jobs=2 --output-sync=target browser contract compat outboxtest oidc deploy newest-postgres
 

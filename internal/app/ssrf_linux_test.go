@@ -37,6 +37,7 @@ const dirEnv = "POSTRIDER_TEST_SIEGE"
 // place where a URL enters the server. The server has the operator's defaults, except that it
 // allows http. It runs in a network in which every address responds.
 func TestPromise10NothingForbiddenIsReached(t *testing.T) {
+	t.Parallel()
 	var table strings.Builder
 	table.WriteString(tableHead)
 	dir := t.TempDir()

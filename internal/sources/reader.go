@@ -22,6 +22,9 @@ const (
 	// The shortest and the longest pause between two polls that found nothing. The pause doubles.
 	pollLeast = 2 * time.Millisecond
 	pollMost  = time.Second
+	// restMost is the longest rest after a cycle. A reader rests as long as it has worked, so that a backlog leaves half of
+	// the time to the publishes of others.
+	restMost = 100 * time.Millisecond
 	// callTime limits a call of either database.
 	callTime  = 30 * time.Second
 	noteEvery = 10 * time.Second
@@ -250,6 +253,7 @@ func (s *session) read(ctx context.Context) error {
 		if !s.mine(s.source.ID) {
 			return errNotMine
 		}
+		begun := time.Now()
 		more, err := s.runCycle(ctx)
 		if err == nil && !more {
 			err = s.finished()
@@ -262,6 +266,7 @@ func (s *session) read(ctx context.Context) error {
 			return errors.Join(err, s.finished())
 		case more:
 			pause = pollLeast
+			batch.Sleep(ctx, min(time.Since(begun), restMost)) // the end of ctx is an error of the next cycle
 		case !batch.SleepOr(ctx, min(pause, wait), s.woken):
 			return ctx.Err()
 		default:

@@ -39,7 +39,7 @@ const (
 	fanOutLease = 15 * time.Second
 	// fanOutTurn is how long filters are compared for a chunk. If the chunk is not full then, the job's turn
 	// is over.
-	fanOutTurn = 250 * time.Millisecond
+	fanOutTurn = time.Second
 	// fanOutLate is the age of an event from which on such a job makes its account wait.
 	fanOutLate = 5 * time.Second
 )

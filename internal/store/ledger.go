@@ -116,7 +116,8 @@ type DeliveryQuery struct {
 	// Last excludes a delivery if its event was replayed to the same endpoint later. It is for a
 	// Status other than pending and dead.
 	Last bool
-	// Bare deliveries need only their ID and their Event, so the store may leave out the rest.
+	// Bare deliveries need only their ID and their Event, so the store may leave out the rest. It is for the
+	// deliveries of an endpoint and its own account.
 	Bare bool
 	Span
 	Paging

@@ -119,7 +119,7 @@ func (s *Routes) newHistory(to *postrider.Endpoint, body *apitypes.WhatIf) (*his
 	h := &history{
 		Routes: s, until: time.Now().Add(whatIfTime), left: fewCompared, follows: true, delivered: map[postrider.EventID]bool{},
 		events: store.EventQuery{Account: to.Account, Type: body.Type, Whole: true, Paging: store.Paging{Limit: firstPage, Cursor: body.Cursor}},
-		made:   store.DeliveryQuery{Endpoint: to.ID, Bare: true, Paging: store.Paging{Limit: store.MaxLimit}},
+		made:   store.DeliveryQuery{Account: to.Account, Endpoint: to.ID, Bare: true, Paging: store.Paging{Limit: store.MaxLimit}},
 		rest:   leastRest,
 	}
 	if body.From != nil {

@@ -252,7 +252,7 @@ const (
 func deliveryWalks(q store.DeliveryQuery) []string {
 	skips := q.Status == postrider.Skipped || q.Status == postrider.Cancelled
 	switch {
-	case !q.ID.IsZero(), !q.Event.IsZero():
+	case !q.ID.IsZero(), !q.Event.IsZero(), q.Bare:
 		return nil
 	case !q.ReplayJob.IsZero():
 		return []string{pendingOfJobStopSQL, deadOfJobStopSQL, endedOfJobStopSQL}

@@ -242,6 +242,16 @@ func (n *node) read(r observe.SourceRead) {
 	n.rejected += r.Rejected
 }
 
+// untilCounted waits until n rejections are counted. A node counts those of a cycle after it has begun to move its rows.
+func (w *world) untilCounted(n int) {
+	w.Helper()
+	testkit.Eventually(w, fmt.Sprint(n, " rejections are counted"), func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.rejected == n
+	})
+}
+
 // storeOf is the store of a node.
 type storeOf struct {
 	store.Store

@@ -27,7 +27,7 @@ const (
 
 // anOutbox reads events from the outbox of a producer whose PostgreSQL is on the same machine: at 200/s, after an
 // idle time, at 5,000/s beside a transaction that stays open for half of the phase, and after an outage that
-// left rows rows. The events of the API are those of B4.
+// left a backlog of rows. The events of the API are those of B4.
 func anOutbox(e extent, rows int) scenario {
 	lasts, steady := e.lasting(20*time.Second), 12*e.full
 	ignored := []string{outboxClass}

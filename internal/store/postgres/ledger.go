@@ -40,18 +40,17 @@ var keptEventSQL = strings.Replace(eventsSQL, "from events e", "from kept_events
 
 // Events lists events, newest first; see [store.Ledger]. Kept events are found only by their id:
 // their day is over, and they stay only because a delivery needs them.
-func (s *Store) Events(ctx context.Context, q store.EventQuery) (_ store.Page[postrider.Event], err error) {
+func (s *Store) Events(ctx context.Context, q store.EventQuery) (page store.Page[postrider.Event], err error) {
 	defer s.calls.Begin("Events").End(&err, "list events")
 	from, before, err := within[postrider.EventID](q.Span, q.Paging)
 	if err != nil {
-		return store.Page[postrider.Event]{}, err
+		return page, err
 	}
 	args := pgx.NamedArgs{
 		"from": from, "before": before, "id": uuid(q.ID), "account": uuid(q.Account), "type": text(q.Type),
-		"key": text(q.IdempotencyKey), "ordering_key": text(q.OrderingKey), "limit": q.Size() + 1,
-		"whole": q.Whole || !q.ID.IsZero(),
+		"key": text(q.IdempotencyKey), "ordering_key": text(q.OrderingKey), "limit": q.Size() + 1, "whole": q.Whole || !q.ID.IsZero(),
 	}
-	rows, err := list(ctx, s, inOrder(query{eventsSQL, args}, q.Paging), scanEvent)
+	rows, err := read(ctx, s, asked{eventSettingsSQL, inOrder(query{eventsSQL, args}, q.Paging)}, scanEvent)
 	if err == nil && len(rows) == 0 && !q.ID.IsZero() {
 		rows, err = list(ctx, s, query{keptEventSQL, args}, scanEvent)
 	}

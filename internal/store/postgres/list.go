@@ -18,10 +18,15 @@ import (
 // arguments. Then the planner reduces "@account::uuid is null or account = @account" to one of
 // its sides, and one static statement walks the right index for every filter. With the pool's own
 // settings there would be one plan for all arguments; see setParams.
-const listSettingsSQL = `
-	select set_config('statement_timeout', '2s', true), set_config('plan_cache_mode', 'force_custom_plan', true),
+const listSettingsSQL = eventSettingsSQL + `,
 		set_config('enable_seqscan', 'on', true), set_config('enable_bitmapscan', 'on', true),
 		set_config('enable_hashjoin', 'on', true), set_config('enable_mergejoin', 'on', true)`
+
+// eventSettingsSQL has the settings of lists of events. They are planned with their arguments too, but from index scans
+// only. A table that was filled a moment ago has no statistics: with a bitmap, a page of 250 events would read
+// and sort all 100,000 of an account.
+const eventSettingsSQL = `
+	select set_config('statement_timeout', '2s', true), set_config('plan_cache_mode', 'force_custom_plan', true)`
 
 // query is a statement and its arguments.
 type query struct {

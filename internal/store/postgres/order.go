@@ -298,11 +298,11 @@ const orderedKeysSQL = `
 	order by l.key`
 
 // OrderedKeys lists the ordering keys of an endpoint, sorted by key; see [store.Ledger].
-func (s *Store) OrderedKeys(ctx context.Context, q store.OrderedKeyQuery) (_ store.Page[store.OrderedKey], err error) {
+func (s *Store) OrderedKeys(ctx context.Context, q store.OrderedKeyQuery) (page store.Page[store.OrderedKey], err error) {
 	defer s.calls.Begin("OrderedKeys").End(&err, "list ordering keys of %s", q.Endpoint)
 	after, err := q.Key()
 	if err != nil {
-		return store.Page[store.OrderedKey]{}, err
+		return page, err
 	}
 	keys, err := list(ctx, s, query{orderedKeysSQL, pgx.NamedArgs{
 		"after": after, "endpoint": someUUID(q.Endpoint), "account": uuid(q.Account), "limit": q.Size() + 1,

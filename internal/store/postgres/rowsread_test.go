@@ -121,16 +121,28 @@ func TestRowsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	fill := "set synchronous_commit = off; " + storetest.Crowd(dialect, base) + "; analyze"
+	fill := "set synchronous_commit = off; " + storetest.Crowd(dialect, base)
 	if _, err := conn.PgConn().Exec(t.Context(), fill).ReadAll(); err != nil {
 		t.Fatal(err)
 	}
-	storetest.RowsRead(t, readings, mayThrowAway, func(t *testing.T, r storetest.Reading) (int, string) {
+	measure := func(t *testing.T, r storetest.Reading) (int, string) {
 		t.Helper()
 		worst = planned{}
 		if _, err := r.Read(t.Context()); err != nil {
 			t.Errorf("%s, %s: %v", r.Verb, r.Of, err)
 		}
 		return thrown(worst), worst.Text
-	})
+	}
+	for _, r := range readings { // what-if reads these pages while the tables have no statistics yet
+		if r.Verb != "Events" || strings.Contains(r.Of, "rare type") {
+			continue
+		}
+		if rows, plan := measure(t, r); rows > store.DefaultLimit {
+			t.Errorf("%s, %s, without statistics: %d rows are thrown away\n%s", r.Verb, r.Of, rows, plan)
+		}
+	}
+	if _, err := conn.Exec(t.Context(), "analyze"); err != nil {
+		t.Fatal(err)
+	}
+	storetest.RowsRead(t, readings, mayThrowAway, measure)
 }

@@ -299,10 +299,10 @@ func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (_ store.
 //     pool, which is made once for each connection.
 //   - Skipped and cancelled deliveries, and the deliveries of an event or a job, have indexes of
 //     their own, which only a plan with the arguments finds.
-func (s *Store) deliveries(ctx context.Context, q store.DeliveryQuery) (store.Page[postrider.Delivery], error) {
+func (s *Store) deliveries(ctx context.Context, q store.DeliveryQuery) (page store.Page[postrider.Delivery], err error) {
 	from, before, err := within[postrider.DeliveryID](q.Span, q.Paging)
 	if err != nil {
-		return store.Page[postrider.Delivery]{}, err
+		return page, err
 	}
 	read, statement := list[examined[postrider.Delivery]], deliveriesSQL
 	id := string(q.ID[:])
@@ -441,10 +441,10 @@ func (s *Store) DeadLetters(ctx context.Context, q store.DeadLetterQuery) (_ sto
 	return s.deadLetters(ctx, q)
 }
 
-func (s *Store) deadLetters(ctx context.Context, q store.DeadLetterQuery) (store.Page[postrider.DeadLetter], error) {
+func (s *Store) deadLetters(ctx context.Context, q store.DeadLetterQuery) (page store.Page[postrider.DeadLetter], err error) {
 	from, before, err := within[postrider.DeliveryID](q.Span, q.Paging)
 	if err != nil {
-		return store.Page[postrider.DeadLetter]{}, err
+		return page, err
 	}
 	rows, err := list(ctx, s, inOrder(query{deadLettersSQL, pgx.NamedArgs{
 		"from": from, "before": before, "id": uuid(q.Delivery), "endpoint": uuid(q.Endpoint), "account": uuid(q.Account),

@@ -13,8 +13,9 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// pageRows is how many rows are polled at once. They are one commit of ingest.
-const pageRows = 500
+// pageRows is how many rows are polled at once. They are one commit of ingest, for which the publishes of others wait. With
+// fewer rows, the cost of a cycle slows the drain of a backlog.
+const pageRows = 200
 
 // page is what a cycle reads.
 type page struct {

@@ -19,9 +19,10 @@ TESTFLAGS ?= -p 2 -timeout 15m
 #
 # PLAIN are the packages that are tested without the race detector. The scripts of cmd/postrider start
 # the program six hundred times, and each start costs the detector half a second. archive, janitor and
-# schedule simulate months and nodes in virtual time, where one goroutine runs at a time. bench and release start
-# programs. internal/app runs the same server with the detector.
-PLAIN := /(cmd/postrider|internal/(archive|janitor|schedule)|bench/[a-z/]+|release)$$
+# schedule simulate months and nodes in virtual time, where one goroutine runs at a time. internal/web renders pages; what
+# its requests share is tested again with the detector. bench and release start programs. internal/app runs the same
+# server with the detector.
+PLAIN := /(cmd/postrider|internal/(archive|janitor|schedule|web)|bench/[a-z/]+|release)$$
 RACE := -race -gcflags=modernc.org/...=-d=checkptr=0 -gcflags='modernc.org/sqlite/lib=-d=checkptr=0 -race=false'
 
 .PHONY: help
@@ -35,6 +36,7 @@ test: setup ## All that CI runs: format, lint, module files, vet, tests with the
 	go mod tidy -diff
 	go vet ./...
 	GORACE=atexit_sleep_ms=0 go test $(RACE) -shuffle=on $(TESTFLAGS) $$(go list ./... | grep -vE '$(PLAIN)')
+	GORACE=atexit_sleep_ms=0 go test $(RACE) -shuffle=on $(TESTFLAGS) -run 'Tail|Stream|Brand|Brief' ./internal/web
 	go test -shuffle=on $(TESTFLAGS) $$(go list ./... | grep -E '$(PLAIN)')
 	$(MAKE) fuzz FUZZTIME=2s FUZZFLAG=
 	$(MAKE) --jobs=2 --output-sync=target browser contract compat outboxtest oidc deploy newest-postgres

@@ -76,7 +76,7 @@ setup: ## Install what the tests need and is missing: PostgreSQL 15, PgBouncer, 
 # What depends on the server's version: the contract of the stores, the plans, the partitions, the
 # migrations and the doctor. The race detector has looked at them on the oldest version.
 ON_MAJOR = TEST_PGBIN=$$(tools/postgres.sh $(1)) go test -count=1 $(TESTFLAGS) ./internal/store/postgres \
-	-run 'Contract|Model|Nodes|Calls|Plans|NoCold|ADay|Partitions|Migrate|Tables|Examine'
+	-run 'Contract|Nodes|Calls|Plans|NoCold|ADay|Partitions|Migrate|Tables|Examine'
 
 .PHONY: newest-postgres
 newest-postgres: ## Test the store on the newest PostgreSQL; the other tests take the oldest.

@@ -1,6 +1,7 @@
 // Command publish measures what a publish adds to the transactions of a producer.
 //
 //	go run ./bench/publish -seconds 10 -rounds 5
+//	go run ./bench/publish -seconds 10 -rounds 5 -rate 1000
 //
 // It starts a PostgreSQL and runs pgbench with transactions that insert an order and change a stock, without
 // and with a publish. The variants take turns. It prints the medians of the rounds: transactions a second,
@@ -34,6 +35,7 @@ type options struct {
 	clients int
 	seconds int
 	rounds  int
+	rate    int
 }
 
 func main() {
@@ -42,6 +44,7 @@ func main() {
 	flag.IntVar(&o.clients, "clients", 16, "clients of pgbench")
 	flag.IntVar(&o.seconds, "seconds", 10, "seconds of a variant in a round")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds")
+	flag.IntVar(&o.rate, "rate", 0, "transactions a second; 0: as many as the clients can make")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -88,6 +91,9 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	if o.clients < 1 || o.seconds < 1 || o.rounds < 1 {
 		return errors.New("-clients, -seconds and -rounds must be at least 1")
 	}
+	if o.rate < 0 {
+		return errors.New("-rate must not be negative")
+	}
 	cluster, err := testkit.StartPostgres(o.dir)
 	if err != nil {
 		return err
@@ -114,6 +120,9 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 			}
 			command := exec.CommandContext(ctx, cluster.Bin("pgbench"), "--no-vacuum", "--log", "--client", fmt.Sprint(o.clients),
 				"--jobs=2", "--time", fmt.Sprint(o.seconds), "--file", script, dsn)
+			if o.rate > 0 {
+				command.Args = append(command.Args, "--rate", fmt.Sprint(o.rate))
+			}
 			f, err := bench(command, o.seconds)
 			if err != nil {
 				return fmt.Errorf("%s: %w", v.name, err)

@@ -117,7 +117,7 @@ type ConditionExplanation struct {
 	Matches bool    `json:"matches" doc:"True: it holds, or could not be evaluated, so there is a delivery."`
 	Text    *string `json:"text" doc:"The condition. Null: it uses internal, and the caller is bound to an account."`
 	Error   *string `json:"error" doc:"Why it could not be evaluated; the delivery is then a dead letter, filter_failed. Null: it was evaluated, or text is null."`
-	Cost    int     `json:"cost" doc:"What the evaluation cost; the limit is 20000."`
+	Cost    int     `json:"cost" doc:"What the evaluation cost; the limit is 20000. 0, if the text is null."`
 }
 
 // ChangedExplanation says whether one of the changed paths of an endpoint has changed in an event.

@@ -75,14 +75,14 @@ func explainChannels(wanted, has []string) *apitypes.ChannelExplanation {
 }
 
 // explainCondition evaluates the condition. If it uses internal, a caller that is bound to an account sees
-// neither its text nor an error, which may have a value of internal.
+// neither its text, nor its cost, which tells the length of a value of internal, nor an error, which may have the value.
 func (s *subscription) explainCondition(e *condition.Event) *apitypes.ConditionExplanation {
 	holds, cost, err := s.condition.Holds(e)
-	view := &apitypes.ConditionExplanation{Matches: holds || err != nil, Cost: cost}
+	view := &apitypes.ConditionExplanation{Matches: holds || err != nil}
 	if s.condition.Uses("internal") && !s.caller.Account.IsZero() {
 		return view
 	}
-	view.Text = &s.text
+	view.Text, view.Cost = &s.text, cost
 	if err != nil {
 		view.Error = render.OrNull(err.Error())
 	}

@@ -188,7 +188,8 @@ func (c *Condition) Uses(name string) bool {
 func usesOf(ast *cel.Ast) (uses []use) {
 	for id, r := range ast.NativeRep().ReferenceMap() {
 		if r.Name != "" && r.Value == nil {
-			uses = append(uses, use{r.Name, ast.NativeRep().SourceInfo().GetStartLocation(id)})
+			// A variable has a dot in front where a macro has a variable of the same name.
+			uses = append(uses, use{strings.TrimPrefix(r.Name, "."), ast.NativeRep().SourceInfo().GetStartLocation(id)})
 		}
 	}
 	slices.SortFunc(uses, func(a, b use) int {

@@ -158,6 +158,10 @@ func TestInternalIsRefusedWhereItIsUsed(t *testing.T) {
 	if err != nil || !c.Uses("internal") || !c.Uses("type") || c.Uses("data") {
 		t.Errorf("Uses of %+v, %v", c, err)
 	}
+	// Beside a variable of a macro with its name, the root has a dot in front.
+	if _, err := condition.Compile(`[0].exists(internal, has(.internal.a))`, "internal"); len(postrider.Faults(err)) != 1 {
+		t.Errorf("a root with a dot in front: %v, want a fault", err)
+	}
 	if _, err := condition.Compile(`data.internal == 1`, "internal"); err != nil {
 		t.Errorf("other names: %v", err)
 	}

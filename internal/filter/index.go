@@ -156,6 +156,7 @@ func (m *match[K]) visit(n *node, v *value) {
 			if m.event.Exceeded() {
 				return
 			}
+			m.event.meter.spend(1)
 			m.visit(n, &v.items[i])
 		}
 	case kindObject:
@@ -181,9 +182,12 @@ func (m *match[K]) visit(n *node, v *value) {
 // find finds the anchors of the node that hold for the scalar.
 func (m *match[K]) find(n *node, s scalar) {
 	m.open(n.values[s])
-	for length := range n.prefixes {
-		if s.kind == kindString && length <= len(s.text) {
-			m.open(n.values[scalar{kind: kindPrefix, text: s.text[:length]}])
+	if s.kind == kindString {
+		m.event.meter.spend(len(n.prefixes))
+		for length := range n.prefixes {
+			if length <= len(s.text) {
+				m.open(n.values[scalar{kind: kindPrefix, text: s.text[:length]}])
+			}
 		}
 	}
 	for i := range n.leaves {

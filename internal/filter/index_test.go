@@ -131,6 +131,35 @@ func TestComparisonsAreLimited(t *testing.T) {
 	}
 }
 
+// Elements that lack the field of a condition, and values that are compared with many prefixes, take units, too.
+func TestElementsAndPrefixesTakeUnits(t *testing.T) {
+	t.Parallel()
+	branches, prefixes := make([]string, 16), make([]string, 100)
+	for i := range branches {
+		branches[i] = fmt.Sprintf(`{"data": {"a": {"b%d": [1]}}}`, i)
+	}
+	for i := range prefixes {
+		prefixes[i] = `{"prefix": "` + strings.Repeat("x", i+1) + `"}`
+	}
+	for name, tt := range map[string]struct{ pattern, data string }{
+		"elements": {
+			`{"$or": [` + strings.Join(branches, ", ") + `], "data": {"go": [1]}}`,
+			`{"go": 1, "a": [{}` + strings.Repeat(`, {}`, 999) + `]}`,
+		},
+		"prefixes": {`{"data": {"a": [` + strings.Join(prefixes, ", ") + `]}}`, `{"a": ["y"` + strings.Repeat(`, "y"`, 999) + `]}`},
+	} {
+		var x filter.Index[int]
+		x.Set(1, parse(t, tt.pattern))
+		for units, exceeded := range map[int]bool{10_000: true, 1_000_000: false} {
+			e := filter.Event{Data: []byte(tt.data)}
+			e.Limit(units)
+			if x.Match(&e, 1); e.Exceeded() != exceeded {
+				t.Errorf("%s, %d units: exceeded %v, want %v", name, units, e.Exceeded(), exceeded)
+			}
+		}
+	}
+}
+
 // BenchmarkUnits makes the comparisons of 1,000,000 units.
 func BenchmarkUnits(b *testing.B) {
 	p, data := hostile(b, 60_000)

@@ -123,6 +123,7 @@ func (v *value) each(f func(*value) bool) bool {
 		if v.meter.empty() {
 			return false
 		}
+		v.meter.spend(1) // also for an element that lacks the field
 		if v.items[i].each(f) {
 			return true
 		}

@@ -66,7 +66,7 @@ func (c *conditioned) count(event postrider.EventID, failed bool) bool {
 
 // matching compares one event with filters and conditions.
 type matching struct {
-	table     *Table
+	table     *Table // nil: failures of conditions do not count, because the event is of the past
 	event     *postrider.Event
 	filter    *filter.Event
 	condition *condition.Event // nil: no condition was evaluated yet
@@ -84,7 +84,7 @@ func (m *matching) wants(c *conditioned, to *store.EndpointSnapshot) *store.Endp
 	}
 	holds, cost, err := c.condition.Holds(m.condition)
 	m.filter.Spend(conditionUnits + unitsOfCost*cost)
-	if c.count(m.event.ID, err != nil) {
+	if m.table != nil && c.count(m.event.ID, err != nil) {
 		m.table.failing.Add(to)
 	}
 	switch {
@@ -115,15 +115,15 @@ func (m *matching) decide(conditions []*conditioned, held []*store.EndpointSnaps
 	return wanting
 }
 
-// conditionOf returns the condition of an endpoint that is in the table, or was; nil: it has none.
+// conditionOf returns the condition of an endpoint that is in the table, or was; nil: it has none. See filterOf.
 func (x *Table) conditionOf(to *store.EndpointSnapshot) *conditioned {
 	if to.Endpoint.Policy.Condition == "" {
 		return nil
 	}
 	x.mu.RLock()
-	c := x.accounts[to.Endpoint.Account].conditions[to.Endpoint.ID]
+	c, current := x.accounts[to.Endpoint.Account].conditions[to.Endpoint.ID], x.endpoints[to.Endpoint.ID] == to
 	x.mu.RUnlock()
-	if c == nil {
+	if !current {
 		c = compiled(to)
 	}
 	return c

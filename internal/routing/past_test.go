@@ -141,12 +141,16 @@ type asked struct {
 	endpoints []int
 	past      map[postrider.EndpointID]postrider.Subscription
 	err       error
+	meanwhile func() // may be nil
 }
 
 func (d *asked) PastSubscriptions(
 	_ context.Context, p store.PastSubscriptions,
 ) (map[postrider.EndpointID]postrider.Subscription, error) {
 	d.endpoints = append(d.endpoints, len(p.Endpoints))
+	if d.meanwhile != nil {
+		d.meanwhile()
+	}
 	return d.past, d.err
 }
 
@@ -222,6 +226,34 @@ func TestAnEarlierSubscriptionThatIsNotKnown(t *testing.T) {
 		d.err = postrider.ErrBusy
 		if matched, through, err := x.MatchNext(t.Context(), job, 10, time.Now()); err == nil || matched != nil || !through.IsZero() {
 			t.Errorf("%s: selects %v through %s, %v, although the store fails", eventType, matched, through, err)
+		}
+	}
+}
+
+// An endpoint that changes while a chunk is made is selected by the filter and the condition with which the chunk began.
+func TestAChangeDuringAChunkIsForLaterEvents(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1e9, 0)
+	for i, policies := range [][2]postrider.Policy{
+		{{Filter: `{"data": {"a": [1]}}`}, {Filter: `{"data": {"a": [2]}}`}},
+		{{Condition: `data.a == 1`}, {Condition: `data.a == 2`}},
+		{{}, {Filter: `{"data": {"a": [2]}}`, Condition: `data.a == 2`}},
+		{{Filter: `{"data": {"a": [2]}}`, Condition: `data.a == 2`}, {}},
+	} {
+		x, d, ids := changedTable(2, at, 0)
+		with := func(policy postrider.Policy, changed time.Time) {
+			e := postrider.Endpoint{ID: ids[1], EventTypes: []postrider.Pattern{"user.*"}, Status: postrider.EndpointEnabled, Policy: policy}
+			x.apply(store.Changes{Version: x.Version() + 1, Endpoints: []store.EndpointSnapshot{{SubscribedAt: changed, Endpoint: e}}})
+		}
+		with(policies[0], time.Time{})
+		d.meanwhile = func() { with(policies[1], at) }
+		job := &store.FanOut{
+			Event: postrider.Event{Type: "user.created", Data: []byte(`{"a": 1}`)}, UpTo: ids[1], AcceptedAt: at.Add(-time.Second),
+		}
+		matched, _, err := x.MatchNext(t.Context(), job, 10, time.Now().Add(time.Hour))
+		_, selected := resultsOf(matched)[ids[1]]
+		if want := i < 3; err != nil || selected != want {
+			t.Errorf("from %+v to %+v: %d selected, %v, want the second one: %v", policies[0], policies[1], len(matched), err, want)
 		}
 	}
 }

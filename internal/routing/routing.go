@@ -234,7 +234,8 @@ func (x *Table) rereadOne(ctx context.Context) error {
 			return fmt.Errorf("read endpoint %s again: %w", id, err)
 		}
 		was, known := x.Lookup(id)
-		if !known || len(page.Items) == 0 || page.Items[0].PolicyError != "" {
+		if !known || len(page.Items) == 0 || page.Items[0].PolicyError != "" ||
+			page.Items[0].Revision != was.Endpoint.Revision { // a change through the API comes with its time
 			return nil
 		}
 		// The rest changes only with a new version.
@@ -295,7 +296,7 @@ func (x *Table) Wants(id postrider.EndpointID, e *postrider.Event) bool {
 	if !known || len(e.Endpoints) > 0 {
 		return known && e.IsFor(&to.Endpoint)
 	}
-	m := &matching{table: x, event: e, filter: filter.Of(e)}
+	m := &matching{event: e, filter: filter.Of(e)}
 	return to.Endpoint.Subscribes(e.Type) && holds(x.filterOf(to), m.filter) && m.wants(x.conditionOf(to), to) != nil
 }
 
@@ -518,15 +519,16 @@ func (x *Table) after(job *store.FanOut) (lists [][]*store.EndpointSnapshot, cha
 	return lists, lists[len(lists)-1]
 }
 
-// filterOf returns the filter of an endpoint that is in the table, or was; nil: it has none.
+// filterOf returns the filter of an endpoint that is in the table, or was; nil: it has none. A chunk of a job asks for the
+// filters that it began with, and the table may have newer ones.
 func (x *Table) filterOf(to *store.EndpointSnapshot) *filter.Pattern {
 	if policy := &to.Endpoint.Policy; policy.Filter == "" && len(policy.Channels)+len(policy.Changed) == 0 {
 		return nil
 	}
 	x.mu.RLock()
-	p := x.filters[to.Endpoint.ID]
+	p, current := x.filters[to.Endpoint.ID], x.endpoints[to.Endpoint.ID] == to
 	x.mu.RUnlock()
-	if p == nil {
+	if !current {
 		p = parsed(to)
 	}
 	return p

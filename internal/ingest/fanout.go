@@ -140,14 +140,15 @@ func (in *Ingest) waitForBulk(ctx context.Context) {
 //
 // A chunk without a lease gives the job back.
 func (in *Ingest) fanOutChunk(ctx context.Context, job *store.FanOut) (chunk store.FanOutChunk, err error) {
-	matched, through, err := in.table.MatchNext(ctx, job, in.opts.FanOutChunk, time.Now().Add(fanOutTurn))
+	until := time.Now().Add(fanOutTurn)
+	matched, through, err := in.table.MatchNext(ctx, job, in.opts.FanOutChunk, until)
 	if err != nil {
 		return chunk, err
 	}
 	chunk = store.FanOutChunk{
 		Event: job.Event.ID, Token: job.Token, From: job.Cursor, To: through, Done: through == job.UpTo, Lease: fanOutLease,
 	}
-	if !chunk.Done && len(matched) < in.opts.FanOutChunk {
+	if !chunk.Done && len(matched) < in.opts.FanOutChunk && time.Now().After(until) {
 		chunk.Lease = 0
 		if in.opts.Clock.Wall().Sub(job.Event.CreatedAt) > fanOutLate {
 			in.table.FanOutLate(job.Event.Account)

@@ -27,6 +27,10 @@ type Undelivered struct {
 // undeliveredPage is how many events one call of Undelivered looks at. Each may have 256 KiB.
 const undeliveredPage = 100
 
+// undeliveredTime is how long FindUndelivered compares events. A job commits its position after that, long before its
+// lease ends.
+const undeliveredTime = time.Second
+
 // FindUndelivered finds the next matches of a backfill, after its cursor: the events without a
 // delivery to the endpoint for which wants is true. Events that were made to test an endpoint are no
 // matches.
@@ -50,7 +54,12 @@ func FindUndelivered(
 	case page.To.IsZero():
 		m.To = job.Cursor
 	}
+	begun := time.Now()
 	for i := range page.Events {
+		if i > 0 && time.Since(begun) > undeliveredTime {
+			m.To, m.Done = postrider.DeliveryID(page.Events[i-1].ID), false
+			break
+		}
 		if e := &page.Events[i]; !postrider.IsTest(e.ID) && wants(e) {
 			m.Items = append(m.Items, ReplayItem{Event: e.ID, Endpoint: job.Filter.Endpoint})
 		}

@@ -203,7 +203,7 @@ func (t *ownTable) head(ctx context.Context, held []string, account string, n in
 // its id and its content. After a failover to a replica that lacks rows, their numbers are given to other rows.
 func (t *ownTable) id(key string, s *stored) (id postrider.OutboxID) {
 	var given pgtype.UUID
-	if t.uuid && given.Scan(key) == nil {
+	if t.uuid && given.Scan(key) == nil && given.Bytes != [16]byte{} { // the store cannot record a row without an id
 		return given.Bytes
 	}
 	hash := sha256.New()

@@ -133,7 +133,7 @@ func (db *DB) OfAccount(ctx context.Context, w *Window, account string, from int
 	return rows, len(rows) == n || size >= pageBytes, nil
 }
 
-// rows returns the rows of a query, ordered by number, and the size of their data. before are the places
+// rows returns the rows of a query, ordered by number, and the size of their data and previous. before are the places
 // of the columns in front.
 func (db *DB) rows(ctx context.Context, before []any, query string, args ...any) (rows []Row, size int, err error) {
 	found, err := db.pool.Query(ctx, query, args...)
@@ -148,7 +148,7 @@ func (db *DB) rows(ctx context.Context, before []any, query string, args ...any)
 		}
 		if s.number != nil {
 			rows = append(rows, s.row())
-			size += int(s.size.Int32)
+			size += int(s.size.Int32) + len(s.previous)
 		}
 	}
 	slices.SortFunc(rows, func(a, b Row) int { return cmp.Compare(a.Number, b.Number) })
@@ -197,7 +197,7 @@ func (s *stored) row() Row {
 	if s.hops != nil {
 		c.Hops = int(*s.hops)
 	}
-	var faults [7]error
+	var faults [8]error
 	c.Channels, faults[0] = texts("channels", s.channels)
 	c.ChangedPaths, faults[1] = texts("changed_paths", s.paths)
 	c.Endpoints, faults[2] = texts("endpoints", s.endpoints)
@@ -210,6 +210,9 @@ func (s *stored) row() Row {
 	}
 	if s.contentType != nil && *s.contentType == "" { // the row would become JSON
 		faults[6] = &postrider.InvalidError{Field: "content_type", Code: postrider.FaultRequired, Reason: "must not be empty"}
+	}
+	if s.id.Valid && r.ID.IsZero() { // the store cannot record it
+		faults[7] = &postrider.InvalidError{Field: "id", Code: postrider.FaultMalformed, Reason: "must not be zero"}
 	}
 	e := postrider.Event{Data: s.data, About: postrider.About{ContentType: c.ContentType}}
 	c.Data, c.DataEncoding = e.JSONData()

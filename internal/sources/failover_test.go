@@ -164,9 +164,7 @@ func TestAFailoverOfTheProducer(t *testing.T) {
 // failOverWithLoss has a replica lack the move of rows that it has, and other rows with their moves. Then it takes over.
 func (w *world) failOverWithLoss(f *fates, replica *testkit.Cluster) {
 	w.Helper()
-	paused := w.source
-	paused.Paused = true
-	w.ok(w.PutSource(w.Context(), paused))
+	w.ok(w.PauseSource(w.Context(), w.source.ID, true))
 	testkit.Eventually(w, "nobody reads", func() bool {
 		return w.number("select count(*) from pg_stat_activity where application_name = 'postrider'") == 0
 	})
@@ -182,7 +180,7 @@ func (w *world) failOverWithLoss(f *fates, replica *testkit.Cluster) {
 		w.ok(err)
 	}
 	testkit.Eventually(w, "the replica gets nothing", func() bool { return w.number("select count(*) from pg_stat_replication") == 0 })
-	w.ok(w.PutSource(w.Context(), w.source))
+	w.ok(w.PauseSource(w.Context(), w.source.ID, false))
 	const rows = "(select number, tx from postrider.outbox union all select number, tx from postrider.outbox_read) r"
 	last := func() (number, tx int) {
 		return w.number("select max(number) from " + rows), w.number("select max(tx)::text::int from " + rows)

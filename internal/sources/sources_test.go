@@ -494,14 +494,13 @@ func TestAPausedSourceIsNotRead(t *testing.T) {
 	w.node(nil, nil)
 	w.write("acme", 1, 1)
 	w.untilRead()
-	paused := w.source
-	paused.Paused = true
-	w.ok(w.PutSource(t.Context(), paused))
+	w.ok(w.PauseSource(t.Context(), w.source.ID, true))
+	w.ok(w.PutSource(t.Context(), w.source)) // leaves it paused
 	testkit.Eventually(t, "the reader has disconnected", func() bool {
 		return w.number("select count(*) from pg_stat_activity where datname = current_database() and application_name like 'postrider%'") == 0
 	})
 	w.write("acme", 2, 1)
-	w.ok(w.PutSource(t.Context(), w.source))
+	w.ok(w.PauseSource(t.Context(), w.source.ID, false))
 	w.untilRead()
 	w.wantOnce("acme", 2)
 }

@@ -18,9 +18,12 @@ const MaxSources = 100
 // recorded is a Duplicate with the id of the first event; this goes before its idempotency key. If the
 // event is a Duplicate by its key, its Row is recorded with the id of the first event.
 type Sources interface {
-	// PutSource creates a source, or replaces what the API writes of it. If another source has the
+	// PutSource creates a source, or replaces what the API writes of it, but for Paused. If another source has the
 	// name, the error is postrider.ErrConflict. If there are MaxSources, it is ErrTooMany.
 	PutSource(ctx context.Context, s postrider.Source) error
+
+	// PauseSource sets Paused of a source. A replacement that began before does not undo it.
+	PauseSource(ctx context.Context, id postrider.SourceID, paused bool) error
 
 	// Sources returns all sources, by name.
 	Sources(ctx context.Context) ([]postrider.Source, error)

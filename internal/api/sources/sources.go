@@ -30,6 +30,8 @@ type Store interface {
 	Sources(ctx context.Context) ([]postrider.Source, error)
 	// PutSource is the method of store.Sources.
 	PutSource(ctx context.Context, s postrider.Source) error
+	// PauseSource is the method of store.Sources.
+	PauseSource(ctx context.Context, id postrider.SourceID, paused bool) error
 	// DeleteSource is the method of store.Sources.
 	DeleteSource(ctx context.Context, id postrider.SourceID) error
 }
@@ -196,11 +198,12 @@ func (s *Routes) put(ctx context.Context, in *struct {
 			err = s.try(ctx, is)
 		}
 		if err == nil {
-			err = s.store(ctx, is)
+			err = s.Store.PutSource(ctx, is)
 		}
 		if err != nil {
 			return nil, err
 		}
+		s.wake() // to read the source as it is now
 		if created {
 			rest.InfoOf(ctx).Created()
 		} else {
@@ -212,15 +215,6 @@ func (s *Routes) put(ctx context.Context, in *struct {
 		err = rest.Conflict("too_many_sources", fmt.Sprintf("there are %d sources, as many as there may be", store.MaxSources))
 	}
 	return reply, err
-}
-
-// store stores a source, and has it read at once as it is now.
-func (s *Routes) store(ctx context.Context, source postrider.Source) error {
-	if err := s.Store.PutSource(ctx, source); err != nil {
-		return err
-	}
-	s.wake()
-	return nil
 }
 
 // wake has this node read the sources as they are stored now.
@@ -363,7 +357,9 @@ func (s *Routes) setPaused(paused bool) func(context.Context, *SourcePath) (*res
 		if err != nil {
 			return nil, err
 		}
+		err = s.Store.PauseSource(ctx, source.ID, paused)
+		s.wake()
 		source.Paused = paused
-		return rest.RespondWith(view)(source, s.store(ctx, source))
+		return rest.RespondWith(view)(source, err)
 	}
 }

@@ -129,6 +129,7 @@ language plpgsql stable security definer set search_path = pg_catalog, pg_temp a
 declare
 	f postrider.fault[] := '{}';
 	most int := 262144; -- of every server that is not set to accept less
+	size bigint;
 begin
 	if starts_with(e.type, 'postrider.') then
 		f := f || ('type', 'not_allowed', 'must not begin with postrider., which is for the server''s own events')::postrider.fault;
@@ -174,10 +175,13 @@ begin
 	if e.content_type is not null then
 		f := f || postrider.content_faults(e);
 	end if;
-	if octet_length(e.data) > most then
+	size := octet_length(e.data) + coalesce(octet_length(e.previous::text), 0);
+	if size > most then
 		select greatest(max(l.max_data), most) into most from postrider.outbox_limit l;
 		if octet_length(e.data) > most then
 			f := f || ('data', 'too_long', format('must be at most %s bytes', most))::postrider.fault;
+		elsif size > most then
+			f := f || ('previous', 'too_long', format('must be, with data and what else the event says of itself, at most %s bytes', most))::postrider.fault;
 		end if;
 	end if;
 	if cardinality(e.endpoints) not between 1 and 100 then

@@ -31,7 +31,7 @@ begin
 	end if;
 	return query
 	with found as (
-		(select o.number, octet_length(o.data) as size
+		(select o.number, octet_length(o.data) + coalesce(octet_length(o.previous::text), 0) as size
 		from postrider.outbox o
 		where o.number > floor_number
 			and (seen is null or xid8cmp(o.tx, pg_snapshot_xmax(seen)) >= 0)
@@ -42,7 +42,7 @@ begin
 		(select r.number, r.size
 		from pg_snapshot_xip(seen) as x(tx)
 		cross join lateral (
-			select o.number, octet_length(o.data) as size
+			select o.number, octet_length(o.data) + coalesce(octet_length(o.previous::text), 0) as size
 			from postrider.outbox o
 			where (o.tx, o.number) > (x.tx, after_page) and (o.tx, o.number) <= (x.tx, 9223372036854775807)
 			order by o.tx, o.number

@@ -27,7 +27,7 @@ func (s *Store) PutSource(_ context.Context, put postrider.Source) error {
 	for _, other := range s.sources.rows {
 		switch {
 		case other.ID == put.ID:
-			put.State, put.CreatedAt = other.State, other.CreatedAt
+			put.State, put.CreatedAt, put.Paused = other.State, other.CreatedAt, other.Paused
 			continue
 		case other.Name == put.Name:
 			return fmt.Errorf("put source %s: %w", put.ID, postrider.ErrConflict)
@@ -70,6 +70,19 @@ func (s *Store) DeleteSource(_ context.Context, id postrider.SourceID) error {
 		return fmt.Errorf("delete source %s: %w", id, postrider.ErrNotFound)
 	}
 	s.sources.remove(id)
+	return nil
+}
+
+// PauseSource implements [store.Sources].
+func (s *Store) PauseSource(_ context.Context, id postrider.SourceID, paused bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	source, ok := s.sources.get(id)
+	if !ok {
+		return fmt.Errorf("pause source %s: %w", id, postrider.ErrNotFound)
+	}
+	source.Paused = paused
+	s.sources.put(id, source)
 	return nil
 }
 

@@ -16,7 +16,7 @@ const putSourceSQL = `
 	select @id, @name, @url, @password, @ca, @keep, @paused, @mapping, @created_at
 	where @most > (select count(*) from sources where id <> @id::uuid)
 	on conflict (id) do update set name = excluded.name, url = excluded.url, password = excluded.password, ca = excluded.ca,
-		keep = excluded.keep, paused = excluded.paused, mapping = excluded.mapping`
+		keep = excluded.keep, mapping = excluded.mapping`
 
 // PutSource creates or changes a source; see [store.Sources]. The lock lets only one transaction at a
 // time count the others.
@@ -63,6 +63,7 @@ func (v Verbs) Sources(ctx context.Context) (_ []postrider.Source, err error) {
 // Both walk the primary key of sources. advanceSourceSQL walks that of outbox_rows too.
 const (
 	deleteSourceSQL = `delete from sources where id = @id`
+	pauseSourceSQL  = `update sources set paused = @paused where id = @id`
 	noteSourceSQL   = `
 	update sources
 	set state_at = @at, node = @node, error = @error, error_since = @error_since, waiting = @waiting, oldest = @oldest,
@@ -78,6 +79,12 @@ const (
 func (v Verbs) DeleteSource(ctx context.Context, id postrider.SourceID) (err error) {
 	defer v.calls.Begin("DeleteSource").End(&err, "delete source %s", id)
 	return found(v.db.Exec(ctx, Once, Query{deleteSourceSQL, Args{"id": id}}))
+}
+
+// PauseSource pauses or resumes a source; see [store.Sources].
+func (v Verbs) PauseSource(ctx context.Context, id postrider.SourceID, paused bool) (err error) {
+	defer v.calls.Begin("PauseSource").End(&err, "pause source %s", id)
+	return found(v.db.Exec(ctx, Repeatable, Query{pauseSourceSQL, Args{"id": id, "paused": paused}}))
 }
 
 // AdvanceSource moves a source to another cycle; see [store.Sources]. It is not repeated when its fate is

@@ -24,12 +24,15 @@ var sources = []verb{
 	}},
 	{"PutSource", []sentence{
 		{"the source comes back as it was", putSource},
-		{"put again it is replaced, but for its state and its creation", putSourceAgain},
+		{"put again it is replaced, but for its state, its creation and Paused", putSourceAgain},
 		{"a second one with the name is ErrConflict", putSourceTwice},
 		{"a source more than MaxSources is ErrTooMany, and others can be changed", putSourceTooMany},
 	}},
 	{"Sources", []sentence{
 		{"they are listed by name", sourcesByName},
+	}},
+	{"PauseSource", []sentence{
+		{"it sets Paused and nothing else, and a source that does not exist is ErrNotFound", pauseSource},
 	}},
 	{"DeleteSource", []sentence{
 		{"it is gone, the records of rows stay, and one that does not exist is ErrNotFound", deleteSource},
@@ -280,12 +283,22 @@ func putSourceAgain(w *world) {
 	w.ok(w.AdvanceSource(w.Context(), store.AdvanceSource{ID: s.ID, Next: 3, MovedUntil: s.CreatedAt}))
 	w.ok(w.NoteSource(w.Context(), s.ID, postrider.SourceState{At: s.CreatedAt, Node: "a"}))
 	state := w.theSource(s.ID).State
-	s.Name, s.URL, s.Password, s.CA, s.Keep, s.Paused, s.Table = "other", "postgres://b/c", nil, "", time.Hour, false, nil
+	s.Name, s.URL, s.Password, s.CA, s.Keep, s.Table = "other", "postgres://b/c", nil, "", time.Hour, nil
 	changed := s
-	changed.CreatedAt, changed.State.Cycle = s.CreatedAt.Add(time.Hour), 9
+	changed.CreatedAt, changed.State.Cycle, changed.Paused = s.CreatedAt.Add(time.Hour), 9, !s.Paused
 	w.ok(w.PutSource(w.Context(), changed))
 	s.State = state
 	w.same("the source", w.theSource(s.ID), s)
+}
+
+func pauseSource(w *world) {
+	s := w.source("shop")
+	for range 2 {
+		s.Paused = !s.Paused
+		w.ok(w.PauseSource(w.Context(), s.ID, s.Paused))
+		w.same("the source", w.theSource(s.ID), s)
+	}
+	w.refuses(w.PauseSource(w.Context(), newID[postrider.SourceID](w), true), postrider.ErrNotFound)
 }
 
 func putSourceTwice(w *world) {

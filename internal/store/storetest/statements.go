@@ -417,6 +417,8 @@ func (r *recorder) callSources(ctx context.Context) {
 	callVerb(ctx, v.OutboxRows, []postrider.OutboxID{id})
 	r.verb = "ForgetRows"
 	_, _ = v.ForgetRows(ctx, askedSpan.From, 10)
+	r.verb = "PauseSource"
+	_ = v.PauseSource(ctx, id, true)
 	r.verb = "DeleteSource"
 	doVerb(ctx, v.DeleteSource, id)
 }

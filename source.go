@@ -34,7 +34,7 @@ type SourceTable struct {
 
 // SourceState is what the reader of a source knows, as of At.
 type SourceState struct {
-	// Cycle counts the batches that were read. [store.Sources] AdvanceSource moves it.
+	// Cycle rises with each batch that was read and with each session of a reader. [store.Sources] AdvanceSource moves it.
 	Cycle int64
 	// MovedUntil is a time of the store: all rows that were published before it are known to be gone
 	// from the waiting rows of the producer.

@@ -53,7 +53,7 @@ type SourceState struct {
 	OpenSince  *Time   `json:"open_since" format:"date-time" doc:"Start of the oldest open transaction of the producer's database. Null: none is open."`
 	Rejected   int64   `json:"rejected" doc:"Number of rows that were rejected and wait for a person."`
 	Missing    *int64  `json:"missing" doc:"Number of events that may be missing since the last restore of the store, because their rows were kept no longer. Null: a table of the producer's own keeps no rows, so it is not known."`
-	Cycle      int64   `json:"cycle" doc:"Number of batches that were read."`
+	Cycle      int64   `json:"cycle" doc:"Rises with each batch that was read, and each time that a node begins to read."`
 	MovedUntil *Time   `json:"moved_until" format:"date-time" doc:"All rows that were published before this time have left the waiting rows. Null: it is not known yet."`
 }
 

@@ -137,6 +137,9 @@ func (r *reader) session(ctx context.Context) error {
 // begin compares the cycles of both databases. The store is ahead if a node died between its last two steps, or if the
 // producer's database was restored: the ids of the rows prevent that an event is published again. The store is behind
 // if it has lost its newest transactions.
+//
+// The session begins with a cycle that neither has had. From then on a move of an earlier session is refused. It may have
+// been under way when our store lost the events of its rows, and would hide them.
 func (s *session) begin(ctx context.Context) error {
 	call, cancel := context.WithTimeoutCause(ctx, callTime, errSlow)
 	defer cancel()
@@ -149,12 +152,13 @@ func (s *session) begin(ctx context.Context) error {
 		return err
 	}
 	s.source.State, s.cycle, s.moved = state, state.Cycle, state.MovedUntil
-	// This move changes nothing. It shows whether rows can be moved, before any is published.
-	err = s.db.Move(call, outbox.Moved{Source: s.source.ID, Cycle: theirs})
+	// This move has no rows. It also shows whether rows can be moved, before any is published.
+	next := max(theirs, s.cycle) + 1
+	err = s.db.Move(call, outbox.Moved{Source: s.source.ID, Cycle: next, At: s.deps.Store.Clock().Wall()})
 	switch {
 	case outbox.Denied(err):
 		return fmt.Errorf("the rows may be read but not moved; the role of the source must be granted postrider_reader: %w", err)
-	case err != nil && !errors.Is(err, postrider.ErrFenced):
+	case err != nil:
 		return err
 	}
 	if err := s.db.LimitData(call, s.opts.MaxData); err != nil {
@@ -164,12 +168,27 @@ func (s *session) begin(ctx context.Context) error {
 		return err
 	}
 	if theirs > s.cycle || s.hidden {
-		if err := s.goBack(ctx, max(theirs, s.cycle)); err != nil {
+		if err := s.goBack(ctx, theirs); err != nil {
 			return err
 		}
-		s.hidden = false
 	}
+	if err := s.enter(ctx, next); err != nil {
+		return err
+	}
+	s.hidden = false
 	return s.note(ctx)
+}
+
+// enter moves the store to the cycle that the session begins with. A table of the producer's own has no cycle.
+func (s *session) enter(ctx context.Context, next int64) error {
+	if s.db.Own() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, callTime, errSlow)
+	defer cancel()
+	err := s.deps.Store.AdvanceSource(ctx, store.AdvanceSource{ID: s.source.ID, Cycle: s.cycle, Next: next, MovedUntil: s.moved})
+	s.cycle = next
+	return err
 }
 
 // stored returns the state of the source in the store.
@@ -186,9 +205,9 @@ func (s *session) stored(ctx context.Context) (postrider.SourceState, error) {
 	return postrider.SourceState{}, fmt.Errorf("the source was deleted: %w", postrider.ErrFenced)
 }
 
-// goBack puts the rows back into the outbox that were read and whose events are not in the store. Then the store goes on
-// from the later cycle of the two. After an interruption it begins anew.
-func (s *session) goBack(ctx context.Context, cycle int64) error {
+// goBack puts the rows back into the outbox that were read and whose events are not in the store. After an interruption it
+// begins anew, because the store has not moved to the cycle of the session.
+func (s *session) goBack(ctx context.Context, theirs int64) error {
 	var since time.Time // everything that is kept
 	if !s.moved.IsZero() {
 		since = s.moved.Add(margin / 2)
@@ -213,10 +232,8 @@ func (s *session) goBack(ctx context.Context, cycle int64) error {
 	}
 	s.source.State.Missing = missing
 	s.log.WarnContext(ctx, "the store has lost its newest events, so their rows are read again", "since", since, "compared", compared,
-		"put_back", back, "missing", missing, "cycle", s.cycle, "cycle_of_the_producer", cycle)
-	err = s.deps.Store.AdvanceSource(ctx, store.AdvanceSource{ID: s.source.ID, Cycle: s.cycle, Next: cycle, MovedUntil: s.moved})
-	s.cycle = cycle
-	return err
+		"put_back", back, "missing", missing, "cycle", s.cycle, "cycle_of_the_producer", theirs)
+	return nil
 }
 
 // putBack reads a page of rows that were read since a time, and puts those back that the store does not know. It returns

@@ -239,7 +239,8 @@ func TestAnOverloadIsWaitedFor(t *testing.T) {
 	w.wantOnce("acme", 700)
 }
 
-// Another node's move of a cycle comes late, when this node has begun the same cycle. Our store has lost what it moved.
+// Another node's move of a cycle comes late. Our store has lost what it moved. If this node has begun its session since, the
+// move is refused. If it has only begun the same cycle, it compares the rows.
 func TestALateMoveHidesNoRow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, memory.New(memory.Options{}))
@@ -259,7 +260,12 @@ func TestALateMoveHidesNoRow(t *testing.T) {
 	defer db.Close()
 	rows, _, err := db.Poll(t.Context(), &outbox.Window{}, 10)
 	w.ok(err)
-	w.ok(db.Move(t.Context(), outbox.Moved{Source: w.source.ID, Cycle: 1, At: w.Clock().Wall(), Rows: rows[1:]}))
+	late := outbox.Moved{Source: w.source.ID, Cycle: 1, At: w.Clock().Wall(), Rows: rows[1:]}
+	if err := db.Move(t.Context(), late); !errors.Is(err, postrider.ErrFenced) {
+		t.Errorf("a move of an earlier session: %v, want ErrFenced", err)
+	}
+	late.Cycle = 2
+	w.ok(db.Move(t.Context(), late))
 	close(goOn)
 	testkit.Eventually(t, "the hidden row is published", func() bool { return len(w.data("acme")) == 2 })
 	w.untilRead()

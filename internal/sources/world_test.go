@@ -259,7 +259,7 @@ type storeOf struct {
 }
 
 func (s storeOf) AdvanceSource(ctx context.Context, a store.AdvanceSource) error {
-	if err := s.Store.AdvanceSource(ctx, a); err != nil {
+	if err := s.Store.AdvanceSource(ctx, a); err != nil || len(a.Rows) == 0 {
 		return err
 	}
 	return s.n.at("advanced")

@@ -29,8 +29,8 @@ func (o outboxes) Open(ctx context.Context, s postrider.Source) (*outbox.DB, err
 	return outbox.Open(ctx, outbox.Config{URL: s.URL, Password: password, CA: s.CA, Table: s.Table, Source: s.ID, Dial: o.dial})
 }
 
-// expungeTime is the time for which an expunge waits for one database.
-const expungeTime = 30 * time.Second
+// openTime is the time for which an expunge waits for a connection to one database.
+const openTime = 30 * time.Second
 
 // Expunge removes all rows of an account from the outboxes of all sources.
 func (o outboxes) Expunge(ctx context.Context, account ...string) (rows int64, err error) {
@@ -49,9 +49,9 @@ func (o outboxes) Expunge(ctx context.Context, account ...string) (rows int64, e
 }
 
 func (o outboxes) expungeOf(ctx context.Context, s postrider.Source, account []string) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, expungeTime)
+	opens, cancel := context.WithTimeout(ctx, openTime)
 	defer cancel()
-	db, err := o.Open(ctx, s)
+	db, err := o.Open(opens, s)
 	if err != nil {
 		return 0, err
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -129,18 +128,6 @@ func (db *DB) Discard(ctx context.Context, r RejectedRows) (n int64, err error) 
 	}
 	if err := db.pool.QueryRow(ctx, "select postrider.discard_rejected($1, $2, $3)", args...).Scan(&n); err != nil {
 		return 0, fmt.Errorf("discard rejected rows of the outbox: %w", err)
-	}
-	return n, nil
-}
-
-// Expunge deletes all rows of an account, by each of its names, and returns how many.
-func (db *DB) Expunge(ctx context.Context, account ...string) (n int64, err error) {
-	names := slices.Clone(account) // not nil, which would be null
-	if db.own != nil {
-		return db.own.expunge(ctx, names)
-	}
-	if err := db.pool.QueryRow(ctx, "select postrider.expunge(variadic $1::text[])", names).Scan(&n); err != nil {
-		return 0, fmt.Errorf("expunge rows of the outbox: %w", err)
 	}
 	return n, nil
 }

@@ -274,20 +274,25 @@ begin
 end
 $fn$;
 
--- expunge deletes all rows of the accounts, and returns how many.
-create or replace function postrider.expunge(variadic names text[]) returns bigint
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $fn$
+-- expunge deletes rows of the accounts, and returns how many: those that were read in an hour, or, if hour is
+-- null, those that wait or were rejected. A plan for the very hour opens no partition but its own.
+create or replace function postrider.expunge(hour timestamptz, variadic names text[]) returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp set plan_cache_mode = force_custom_plan as $fn$
 declare
 	n bigint;
+	hour_end constant timestamptz := hour + interval '1 hour';
 begin
+	if hour is not null then
+		delete from postrider.outbox_read r where r.read_at >= hour and r.read_at < hour_end and r.account = any(names);
+		get diagnostics n = row_count;
+		return n;
+	end if;
 	with waiting as (
 		delete from postrider.outbox where account = any(names) returning 1
-	), gone as (
-		delete from postrider.outbox_read where account = any(names) returning 1
 	), rejected as (
 		delete from postrider.outbox_rejected where account = any(names) returning 1
 	)
-	select (select count(*) from waiting) + (select count(*) from gone) + (select count(*) from rejected) into n;
+	select (select count(*) from waiting) + (select count(*) from rejected) into n;
 	return n;
 end
 $fn$;

@@ -133,7 +133,7 @@ func TestRejectedRowsOfAnOwnTableDoNotStopTheOthers(t *testing.T) {
 	}
 	window.Held = []string{"acme"}
 	w.wantOwn(window, "[3]")
-	due, more, err := w.db.OfAccount(t.Context(), window, "acme", 0, 1)
+	due, _, more, err := w.db.OfAccount(t.Context(), window, "acme", 0, 1)
 	if err != nil || !more || data(due) != `[{ "n": 1e400 }]` {
 		t.Errorf("OfAccount = %s, %t, %v", data(due), more, err)
 	}

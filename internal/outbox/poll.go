@@ -112,25 +112,40 @@ func (db *DB) Poll(ctx context.Context, w *Window, n int) (rows []Row, more bool
 	return rows, false, nil
 }
 
+// ofAccountSQL reads a page and, unless the page is full, where its walk ended.
+//
+//nolint:unqueryvet // the columns are named below
 const ofAccountSQL = `
-select ` + columns + `
-from postrider.of_account($1, $2, nullif($3::text, '')::pg_snapshot, nullif($4::text, '')::pg_snapshot, $5, $6, $7) o
+with page as materialized (
+  select * from postrider.of_account($1, $2, nullif($3::text, '')::pg_snapshot, nullif($4::text, '')::pg_snapshot, $5, $6, $7)
+)
+select w.next, ` + columns + `
+from (select case when (select count(*) from page) < $6 then postrider.walk_end($2) end as next) w
+left join page o on true
 where ` + serverSQL + ` = $8`
 
 // OfAccount returns at most n rows of an account that Poll has returned to the window and that still wait,
-// ordered by number, from the given one on. More is true if there may be others. If the server is another one since Poll,
-// it returns none: the next Poll returns all.
+// ordered by number, from the given one on. It looks at a bounded number of rows. If more is true, there may be others from
+// the number next on. If the server is another one since Poll, it returns none: the next Poll returns all.
 //
 //nolint:revive // one argument more than the limit, and one caller
-func (db *DB) OfAccount(ctx context.Context, w *Window, account string, from int64, n int) (rows []Row, more bool, err error) {
+func (db *DB) OfAccount(ctx context.Context, w *Window, account string, from int64, n int) (rows []Row, next int64, more bool, err error) {
 	if db.own != nil {
-		return db.own.head(ctx, nil, account, n)
+		rows, more, err := db.own.head(ctx, nil, account, n)
+		return rows, 0, more, err
 	}
-	rows, size, err := db.rows(ctx, nil, ofAccountSQL, account, from, w.seen, w.until, w.last, n, pageBytes, w.server)
+	var end *int64
+	rows, size, err := db.rows(ctx, []any{&end}, ofAccountSQL, account, from, w.seen, w.until, w.last, n, pageBytes, w.server)
 	if err != nil {
-		return nil, false, fmt.Errorf("read the outbox of an account: %w", err)
+		return nil, 0, false, fmt.Errorf("read the outbox of an account: %w", err)
 	}
-	return rows, len(rows) == n || size >= pageBytes, nil
+	switch {
+	case len(rows) == n || size >= pageBytes:
+		return rows, rows[len(rows)-1].Number + 1, true, nil
+	case end != nil:
+		return rows, *end, true, nil
+	}
+	return rows, 0, false, nil
 }
 
 // rows returns the rows of a query, ordered by number, and the size of their data and previous. before are the places

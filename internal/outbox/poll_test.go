@@ -289,7 +289,7 @@ func TestPagesAreBoundedByTheirData(t *testing.T) {
 			t.Fatalf("page %d: %d rows, %t, %v, want %d", i, len(rows), more, err, want)
 		}
 	}
-	rows, more, err := w.db.OfAccount(t.Context(), &window, "acme", 0, 1000)
+	rows, _, more, err := w.db.OfAccount(t.Context(), &window, "acme", 0, 1000)
 	if err != nil || len(rows) != 9 || !more {
 		t.Errorf("%d rows of the account, %t, %v, want 9 and more", len(rows), more, err)
 	}
@@ -304,7 +304,7 @@ func TestOfAccountReturnsWhatPollHasReturned(t *testing.T) {
 	var window outbox.Window
 	want := func(from int64, more bool, want string) {
 		t.Helper()
-		rows, left, err := w.db.OfAccount(t.Context(), &window, "acme", from, 2)
+		rows, _, left, err := w.db.OfAccount(t.Context(), &window, "acme", from, 2)
 		if err != nil || data(rows) != want || left != more {
 			t.Errorf("from %d: %s, %t, %v, want %s, %t", from, data(rows), left, err, want, more)
 		}
@@ -329,6 +329,24 @@ func TestOfAccountReturnsWhatPollHasReturned(t *testing.T) {
 		t.Errorf("the next window has %s, want [1]", got)
 	}
 	want(0, true, "[1 2]")
+}
+
+// A call of OfAccount does not walk through all rows of the others.
+func TestOfAccountIsBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.exec(`insert into postrider.outbox (account, type, data)
+		select case when g in (1, 45000) then 'acme' else 'globex' end, 'a.b', g::text::bytea from generate_series(1, 45000) g`)
+	var window outbox.Window
+	w.poll(&window, 45001)
+	var from int64
+	for i, want := range []string{"[1]", "[]", "[45000]"} {
+		rows, next, more, err := w.db.OfAccount(t.Context(), &window, "acme", from, 10)
+		if err != nil || data(rows) != want || more != (i < 2) || more && next != int64(20000*(i+1)+1) {
+			t.Fatalf("from %d: %s, then from %d, %t, %v, want %s", from, data(rows), next, more, err, want)
+		}
+		from = next
+	}
 }
 
 // A restored or promoted server has other transactions, so a window of before means nothing. So does one that has recovered
@@ -356,7 +374,7 @@ func TestPollAfterARestart(t *testing.T) {
 		t.Helper()
 		w := &world{t, dsn, openAt(t, dsn), connect(t, dsn)}
 		w.exec("select postrider.publish('acme', 'a.b', '1')")
-		if rows, _, err := w.db.OfAccount(t.Context(), &window, "acme", 0, 5); len(rows) > 0 || err != nil {
+		if rows, _, _, err := w.db.OfAccount(t.Context(), &window, "acme", 0, 5); len(rows) > 0 || err != nil {
 			t.Errorf("of an account, %d rows of before are returned, %v", len(rows), err)
 		}
 		if got := data(w.poll(&window, 5)); got != want {

@@ -152,7 +152,7 @@ func TestEverythingAsTheReader(t *testing.T) {
 	var window outbox.Window
 	rows := w.poll(&window, 2)
 	w.move(1, noon, rows...)
-	_, more, err := w.db.OfAccount(t.Context(), &window, "acme", 0, 5)
+	_, _, more, err := w.db.OfAccount(t.Context(), &window, "acme", 0, 5)
 	read, readErr := w.db.ReadSince(t.Context(), noon, outbox.ReadCursor{}, 9)
 	back, backErr := w.db.PutBack(t.Context(), read)
 	retried, retryErr := w.db.Retry(t.Context(), outbox.RetryRejected{RejectedRows: outbox.RejectedRows{Account: "acme"}, SetType: "a.b"})

@@ -169,7 +169,7 @@ func (s *session) nextHold() (account string, wait time.Duration) {
 	return account, time.Until(first)
 }
 
-// publishDue publishes rows of the account whose hold has ended first, and reports whether there were any. Only rows that
+// publishDue publishes rows of the account whose hold has ended first, and reports whether there were any, or may be. Only rows that
 // Poll has returned are read, so that no row overtakes one of its key that committed late. Rows of the account that are
 // left after the page wait for the next cycle.
 func (p *page) publishDue(ctx context.Context) (bool, error) {
@@ -182,18 +182,15 @@ func (p *page) publishDue(ctx context.Context) (bool, error) {
 	}
 	call, cancel := context.WithTimeoutCause(ctx, callTime, errSlow)
 	defer cancel()
-	rows, more, err := p.db.OfAccount(call, &p.window, account, p.holds[account].from, pageRows)
+	rows, next, more, err := p.db.OfAccount(call, &p.window, account, p.holds[account].from, pageRows)
 	if err != nil {
 		return false, err
 	}
 	delete(p.holds, account)
-	if len(rows) == 0 {
-		return false, nil
-	}
-	first := rows[0]
+	due := more || len(rows) > 0
 	err = p.publish(ctx, rows)
 	if _, held := p.holds[account]; more && !held {
-		p.hold(first, time.Now())
+		p.holds[account] = hold{next, time.Now()}
 	}
-	return true, err
+	return due, err
 }

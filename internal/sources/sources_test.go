@@ -154,6 +154,31 @@ func TestAHeldAccountDelaysNoOther(t *testing.T) {
 	}
 }
 
+// The rows of a held account are far from each other, with those of another held account in between. So they are found by
+// more than one look at the outbox.
+func TestAHeldAccountIsReadThroughTheBacklogOfAnother(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, memory.New(memory.Options{}))
+	var times atomic.Int32
+	w.refuse = func(events []postrider.Event) error {
+		for _, e := range events {
+			if e.Account == w.accounts["acme"] {
+				return &postrider.QuotaError{Account: e.Account, Quota: postrider.QuotaEvents, RetryAfter: time.Minute}
+			}
+			if times.Add(1) < 120 { // then the 105 pages are polled
+				return &postrider.QuotaError{Account: e.Account, Quota: postrider.QuotaEvents}
+			}
+		}
+		return nil
+	}
+	w.write("globex", 1, 1)
+	w.write("acme", 1, 21000)
+	w.write("globex", 2, 1)
+	w.node(nil, nil)
+	testkit.Eventually(t, "the rows behind the backlog are published", func() bool { return len(w.data("globex")) == 2 })
+	w.wantOnce("globex", 2)
+}
+
 func numberOf(data string) (n int) {
 	_, _ = fmt.Sscanf(data, `{"n":%d}`, &n)
 	return n

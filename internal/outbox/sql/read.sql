@@ -62,7 +62,8 @@ end
 $fn$;
 
 -- of_account returns a page of an account's rows that poll has returned: those that are to be seen in the
--- snapshot seen, and in the snapshot until up to the number last_number.
+-- snapshot seen, and in the snapshot until up to the number last_number. It looks at the rows before
+-- walk_end(from_number). Without that, beside millions of rows of others it would take too long.
 create or replace function postrider.of_account(
 	name text, from_number bigint, seen pg_snapshot, until pg_snapshot, last_number bigint, most_rows int, most_bytes bigint
 ) returns setof postrider.outbox
@@ -77,8 +78,8 @@ begin
 			select f.number, sum(f.size) over (order by f.number rows unbounded preceding) - f.size as before
 			from (
 				select o.number, octet_length(o.data) as size
-				from postrider.outbox o
-				where o.number >= from_number and o.account = name
+				from (select * from postrider.outbox x where x.number >= from_number order by x.number limit 20000) o
+				where o.account = name
 					and (coalesce(pg_visible_in_snapshot(o.tx, seen), false)
 						or o.number <= last_number and coalesce(pg_visible_in_snapshot(o.tx, until), false))
 				order by o.number
@@ -89,6 +90,12 @@ begin
 	)
 	select o.* from page p join postrider.outbox o on o.number = p.number;
 end
+$fn$;
+
+-- walk_end returns the first number that of_account does not look at. It is null if there is none.
+create or replace function postrider.walk_end(from_number bigint) returns bigint
+language sql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $fn$
+	select x.number from postrider.outbox x where x.number >= from_number order by x.number offset 20000 limit 1;
 $fn$;
 
 -- make_hour makes the partition of outbox_read for the hour of a time. It attaches the partition, because

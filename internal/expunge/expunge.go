@@ -332,6 +332,16 @@ func (r *Runner) outboxes(ctx context.Context, e postrider.Expunge) error {
 			e.Outbox.UID = a.UID
 		}
 	}
+	if e.Outbox.UID == "" {
+		// Since e was listed, another node may have noted the uid and removed it from the account.
+		page, err := r.store.Expunges.Expunges(ctx, store.ExpungeQuery{ID: e.ID})
+		if err != nil {
+			return err
+		}
+		for _, now := range page.Items {
+			e.Outbox.UID = now.Outbox.UID
+		}
+	}
 	names, err := r.namesOf(ctx, e)
 	if err != nil {
 		return err

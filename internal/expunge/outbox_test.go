@@ -122,3 +122,36 @@ func TestAnExpungeOfAnEventAsksNoOutbox(t *testing.T) {
 		}
 	})
 }
+
+// meanwhile has another node do something while this one is in an outbox.
+type meanwhile struct {
+	outboxes
+
+	other func()
+}
+
+func (m *meanwhile) Expunge(ctx context.Context, account ...string) (int64, error) {
+	m.other()
+	return m.outboxes.Expunge(ctx, account...)
+}
+
+func TestAUIDThatAnotherNodeNotedIsNotMissed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		e, first := w.expunge(), w.expunge() // the newest is first
+		first.Account = store.NewID[postrider.AccountID](w.ids)
+		w.ok(w.PutAccount(t.Context(), postrider.Account{ID: first.Account, CreatedAt: time.Now()}))
+		w.ok(w.PutExpunge(t.Context(), e))
+		w.ok(w.PutExpunge(t.Context(), first))
+		o := &meanwhile{other: sync.OnceFunc(func() { w.ok(w.NoteOutbox(t.Context(), e.ID, postrider.ExpungeOutbox{UID: "eve"})) })}
+		_, end := w.run(expunge.Options{Outboxes: o})
+		defer end()
+		synctest.Wait() // the first round is over
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if !slices.Equal(o.asked, []string{e.Account.String(), "eve"}) {
+			t.Errorf("the first round asked for rows of %q", o.asked)
+		}
+	})
+}

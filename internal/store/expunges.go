@@ -47,7 +47,8 @@ type Expunges interface {
 	Scrub(ctx context.Context) error
 
 	// NoteOutbox stores what an expunge has done in the outboxes of producers: it adds o.Removed to the
-	// stored number, and replaces the rest. If the expunge has ended, it changes nothing.
+	// stored number, and replaces the rest; an empty o.UID replaces none, since another node may have noted the uid
+	// first. If the expunge has ended, it changes nothing.
 	NoteOutbox(ctx context.Context, id postrider.ExpungeID, o postrider.ExpungeOutbox) error
 
 	// NoteExpunge stores e.Archive, the progress of an expunge in the archive. If the expunge has

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -66,6 +67,7 @@ func (s *Store) NoteOutbox(_ context.Context, id postrider.ExpungeID, o postride
 	defer s.mu.Unlock()
 	if was, ok := s.expunges.get(id); ok && was.EndedAt.IsZero() {
 		o.Removed += was.Outbox.Removed
+		o.UID = cmp.Or(o.UID, was.Outbox.UID)
 		was.Outbox = o
 		s.expunges.put(id, was)
 	}

@@ -71,7 +71,7 @@ const (
 	where id = @id and ended_at is null and empty_since is not distinct from @empty_since`
 	noteOutboxSQL = `
 	update expunges
-	set outbox_uid = @uid, outbox_rows = outbox_rows + @rows, outbox_fault = @fault
+	set outbox_uid = case when @uid = '' then outbox_uid else @uid end, outbox_rows = outbox_rows + @rows, outbox_fault = @fault
 	where id = @id and ended_at is null`
 	countArchivedSQL = `update expunges set archived = archived + @fewer where id = @id`
 )

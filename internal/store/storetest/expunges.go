@@ -28,7 +28,7 @@ var expunges = []verb{
 		{"an expunge that does not exist is ErrNotFound", expungeMissing},
 	}},
 	{"NoteOutbox", []sentence{
-		{"it adds the rows and replaces the rest, and a fault keeps the expunge of an account from its end", noteOutbox},
+		{"it adds the rows and replaces the rest, but no uid by none, and a fault keeps the expunge of an account from its end", noteOutbox},
 	}},
 	{"NoteExpunge", []sentence{
 		{"it changes nothing if the expunge has found rows since, or has ended", noteExpunge},
@@ -331,7 +331,8 @@ func noteOutbox(w *world) {
 	w.same("what is stored", w.readExpunge(x.ID).Outbox, postrider.ExpungeOutbox{UID: "eve", Removed: 2, Fault: "away"})
 	w.expunge(x, 100)
 	w.same("it has not ended", w.look(x.ID).EndedAt.IsZero(), true)
-	w.ok(w.NoteOutbox(w.Context(), x.ID, postrider.ExpungeOutbox{UID: "eve", Removed: 3}))
+	w.ok(w.NoteOutbox(w.Context(), x.ID, postrider.ExpungeOutbox{Removed: 3}))
+	w.same("after a note without the uid", w.readExpunge(x.ID).Outbox, postrider.ExpungeOutbox{UID: "eve", Removed: 5})
 	ended := w.look(x.ID)
 	w.same("it has ended", ended.EndedAt.IsZero(), false)
 	w.same("what is left of it", ended.Outbox, postrider.ExpungeOutbox{Removed: 5})

@@ -34,7 +34,8 @@ func splitURL(text string) (stripped, password string, err error) {
 	switch {
 	case !postrider.IsText(text):
 		return malformed("must be UTF-8 without control characters")
-	case scheme != "postgres" && scheme != "postgresql", user == "", authority[at+1:] == "", database == "", strings.ContainsAny(database, "/@"):
+	case scheme != "postgres" && scheme != "postgresql", user == "", authority[at+1:] == "",
+		database == "", strings.ContainsAny(database, "/@"):
 		return malformed("must be like postgres://ROLE@HOST/DATABASE; give a password with characters such as / as password, or percent-encoded")
 	case queryErr != nil, passwordErr != nil, strings.Contains(authority[at+1:]+database, "#"):
 		return malformed("has a part that is not percent-encoded")

@@ -77,7 +77,7 @@ begin
 		from (
 			select f.number, sum(f.size) over (order by f.number rows unbounded preceding) - f.size as before
 			from (
-				select o.number, octet_length(o.data) as size
+				select o.number, octet_length(o.data) + coalesce(octet_length(o.previous::text), 0) as size
 				from (select * from postrider.outbox x where x.number >= from_number order by x.number limit 20000) o
 				where o.account = name
 					and (coalesce(pg_visible_in_snapshot(o.tx, seen), false)

@@ -79,6 +79,7 @@ var faulty = []string{
 	`"content_type": "text/` + strings.Repeat("c", 128) + `", "data": "a,b"`,
 	`"content_type": "text/csv", "data": ""`,
 	`"data": "` + strings.Repeat("x", 256<<10) + `"`,
+	`"previous": {"a": "` + strings.Repeat("x", 256<<10) + `"}`,
 	`"type": "a b", "subject": "a\tb", "max_attempts": 0, "metadata": {"": ""}`,
 	`"account": "", "type": "a b", "subject": ""`,
 }

@@ -323,3 +323,20 @@ func TestASlotThatReadsTheTableIsRefused(t *testing.T) {
 	w.exec("select pg_drop_replication_slot('debezium')")
 	wantOpen(t, c, "")
 }
+
+// The store records a row by its id, so it needs one.
+func TestARowWithAZeroUUID(t *testing.T) {
+	t.Parallel()
+	const insert = "insert into outbox (id, aggregateid, type, payload) values ('00000000-0000-0000-0000-000000000000', 'k', 'a.b', '1')"
+	w, config := ownWorld(t, emptyDSN(t), debezium, mapped)
+	w.exec(insert)
+	w.openOwn(config)
+	if rows := w.wantOwn(new(outbox.Window), "[1]"); rows[0].ID.IsZero() || rows[0].Fault != nil {
+		t.Errorf("in a table of the producer's own: %+v", rows[0])
+	}
+	w = newWorld(t)
+	w.exec("insert into postrider.outbox (id, account, type, data) values ('00000000-0000-0000-0000-000000000000', 'acme', 'a.b', '1')")
+	if rows := w.poll(new(outbox.Window), 1); len(rows) != 1 || !outbox.IsFault(rows[0].Fault) {
+		t.Errorf("in the outbox: %+v", rows)
+	}
+}

@@ -132,7 +132,7 @@ func TestComparisonsAreLimited(t *testing.T) {
 }
 
 // Elements that lack the field of a condition, and values that are compared with many prefixes, take units, too.
-func TestElementsAndPrefixesTakeUnits(t *testing.T) {
+func TestPromise5ElementsAndPrefixesTakeUnits(t *testing.T) {
 	t.Parallel()
 	branches, prefixes := make([]string, 16), make([]string, 100)
 	for i := range branches {

@@ -231,7 +231,7 @@ func TestAnEarlierSubscriptionThatIsNotKnown(t *testing.T) {
 }
 
 // An endpoint that changes while a chunk is made is selected by the filter and the condition with which the chunk began.
-func TestAChangeDuringAChunkIsForLaterEvents(t *testing.T) {
+func TestPromise2AChangeDuringAChunkIsForLaterEvents(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1e9, 0)
 	for i, policies := range [][2]postrider.Policy{

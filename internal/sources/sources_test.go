@@ -156,7 +156,7 @@ func TestAHeldAccountDelaysNoOther(t *testing.T) {
 
 // The rows of a held account are far from each other, with those of another held account in between. So they are found by
 // more than one look at the outbox.
-func TestAHeldAccountIsReadThroughTheBacklogOfAnother(t *testing.T) {
+func TestPromise5AHeldAccountIsReadThroughTheBacklogOfAnother(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, memory.New(memory.Options{}))
 	var times atomic.Int32

@@ -29,7 +29,7 @@ const (
 func (s Source) Checks() []Check {
 	if s.Err != nil {
 		return []Check{Failure(SourceConnect, "%s (%s): %s", s.Name, s.Database, s.Err).
-			Change("do what it says, or correct the source: postrider sources put %s, with all of its flags. Its rows wait until then, and nothing is lost", s.Name)}
+			Change("do what it says, or give all flags again: postrider sources put %s. Its rows wait until then, and nothing is lost", s.Name)}
 	}
 	checks := []Check{Okay(SourceConnect, "%s (%s) can be read; its outbox has version %d", s.Name, s.Database, s.Version)}
 	if s.Own {

@@ -240,7 +240,7 @@ func tooManyInOrder(p *publish, j int) error {
 		field = fmt.Sprintf("events[%d].ordering_key", j)
 	}
 	return &postrider.InvalidError{Field: field, Code: postrider.FaultNotAllowed, Reason: fmt.Sprintf(
-		"must not be there: an endpoint wants the event in order, which takes at most %d endpoints and fast filters for an event, %d deliveries for a batch",
+		"must not be there: an endpoint wants order. It needs fast filters, at most %d endpoints an event and %d deliveries a batch",
 		batchRows, orderedRows,
 	)}
 }

@@ -67,3 +67,29 @@ func TestALargeCommitWaitsOnASaturatedNode(t *testing.T) {
 		})
 	}
 }
+
+// An endpoint that the core is about to forget gets its next event at once. The core must not forget it between the
+// question for an admission and the answer, because it would not know the endpoint's settings then.
+func TestAnEventAfterAPauseIsAdmitted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newHarness(t)
+		ask := []schedule.Admission{{Endpoint: r.endpoint(nil), Lane: postrider.LaneFirst}}
+		stop := r.run(dispatch.Options{})
+		for pause := time.Duration(0); pause <= 3*time.Second; pause += 50 * time.Millisecond {
+			time.Sleep(pause)
+			err := r.d.Admit(ask, func(g schedule.Grant) (schedule.DeliveriesCommitted, error) {
+				if g.Token == 0 {
+					t.Errorf("after a pause of %v the delivery is not admitted", pause)
+				}
+				return schedule.DeliveriesCommitted{}, errAway
+			})
+			if !errors.Is(err, errAway) {
+				t.Errorf("Admit = %v, want the error of the commit", err)
+			}
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -49,9 +49,6 @@ type (
 )
 
 func (in admissionAsked) apply(l *loop, now time.Time) {
-	for _, a := range in.ask {
-		l.introduce(a.Endpoint)
-	}
 	in.until = now.Add(admitWithin)
 	l.admissions = append(l.admissions, in)
 }
@@ -121,6 +118,9 @@ func (l *loop) admit(now time.Time) (at time.Time) {
 				at = in.until
 			}
 			return false
+		}
+		for _, a := range in.ask { // not before, because a Decide in between may forget them
+			l.introduce(a.Endpoint)
 		}
 		in.response <- l.core.Admit(now, in.ask)
 		return true

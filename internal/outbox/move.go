@@ -54,12 +54,19 @@ func Refuse(row Row, err error) Rejection {
 	if _, taken := errors.AsType[*postrider.KeyTakenError](err); taken {
 		r.Code, r.Field, r.Message = "idempotency_conflict", "idempotency_key", "the idempotency key was used for other content"
 	}
+	r.Field, r.Message = storable(r.Field), storable(r.Message)
 	return r
+}
+
+// storable replaces what PostgreSQL refuses in a text. A field may be named after a member of the data, whose name may be
+// anything.
+func storable(text string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 }
 
 // moveSQL calls reject only if move has found the cycle to be a new one.
 const moveSQL = `
-select case when postrider.move($1, $2, $3, $4, $5) then postrider.reject($6, $7, $8, $9, $10) is not null else false end`
+select case when postrider.move($1, $2, $3, $4, $5, $6) then postrider.reject($7, $8, $9, $10, $11) is not null else false end`
 
 // Move takes rows out of the outbox, in one transaction. Those that are not there are no error. If the
 // source had this cycle or a later one, it changes nothing and returns postrider.ErrFenced.

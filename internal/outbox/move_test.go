@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,6 +55,21 @@ func TestMoveTakesExactlyItsRows(t *testing.T) {
 	rejected, _, err := w.db.Rejected(t.Context(), outbox.RejectedQuery{})
 	if err != nil || len(rejected) != 1 || rejected[0].ID != rows[4].ID || rejected[0].Message != "account names no account" {
 		t.Errorf("%+v, %v", rejected, err)
+	}
+}
+
+// A member of the data can have any name, and the field of a fault can be named after it.
+func TestARejectionCanBeStored(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	fault := &postrider.InvalidError{Field: "data.a\x00\xff", Code: postrider.FaultMalformed, Reason: "is there twice"}
+	r := outbox.Refuse(w.published(1, "")[0], fault)
+	if err := w.db.Move(t.Context(), outbox.Moved{Source: source, Cycle: 1, At: noon, Rejected: []outbox.Rejection{r}}); err != nil {
+		t.Fatal(err)
+	}
+	got, _, err := w.db.Rejected(t.Context(), outbox.RejectedQuery{})
+	if err != nil || len(got) != 1 || got[0].Field != "data.a\uFFFD\uFFFD" || !strings.HasPrefix(got[0].Message, got[0].Field) {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
 

@@ -164,15 +164,15 @@ func (s *session) begin(ctx context.Context) error {
 	if err := s.db.LimitData(call, s.opts.MaxData); err != nil {
 		return err
 	}
-	if err := s.keep(ctx); err != nil {
-		return err
-	}
-	if theirs > s.cycle || s.hidden {
+	if back {
 		if err := s.goBack(ctx, theirs); err != nil {
 			return err
 		}
 	}
 	if err := s.enter(ctx, next); err != nil {
+		return err
+	}
+	if err := s.keep(ctx); err != nil { // not before rows are compared, which it would drop
 		return err
 	}
 	s.hidden = false

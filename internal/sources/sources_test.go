@@ -385,6 +385,27 @@ func TestAfterARestoreTheReaderSaysWhatMayBeMissing(t *testing.T) {
 	testkit.Eventually(t, "the loss is told", func() bool { return w.state().Missing == 30 })
 }
 
+// While the store was away, the rows became older than they are kept. They are compared before they are dropped.
+func TestAfterALongOutageNoRowIsMissing(t *testing.T) {
+	t.Parallel()
+	dir, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup.db")
+	w := newWorld(t, openSQLite(t, dir))
+	_, err := sqlite.Copy(t.Context(), dir, backup, nil)
+	w.ok(err)
+	end := w.node(nil, nil)
+	w.write("acme", 1, 30)
+	w.untilRead()
+	end()
+	w.exec("select postrider.make_hour(now() - interval '72 hours')")
+	w.exec("update postrider.outbox_read set read_at = now() - interval '72 hours'")
+	w.restore(dir, backup)
+	w.node(nil, nil)
+	testkit.Eventually(t, "the rows are published again", func() bool { return len(w.data("acme")) == 30 })
+	if n := w.state().Missing; n != 0 {
+		t.Errorf("%d rows are missing", n)
+	}
+}
+
 // The producer's database is restored to a copy, in which rows wait that were read since.
 func TestAfterARestoreOfTheProducerNothingIsPublishedAgain(t *testing.T) {
 	t.Parallel()

@@ -142,8 +142,9 @@ func names(t postrider.SourceTable, idType, orderType, dataType string) *strings
 		at = column(t.Order)
 	}
 	schema, name, _ := strings.Cut(t.Name, ".")
+	sum := "encode(sha256(convert_to(row(" + account + ", " + column(t.Type) + ", " + key + ", " + data + ")::text, 'UTF8')), 'hex')"
 	return strings.NewReplacer("{table}", pgx.Identifier{schema, name}.Sanitize(), "{id}", column(t.ID), "{ids}", idType+"[]",
-		"{order}", column(t.Order), "{account}", account, "{type}", column(t.Type), "{data}", data, "{key}", key, "{at}", at)
+		"{order}", column(t.Order), "{account}", account, "{type}", column(t.Type), "{data}", data, "{key}", key, "{at}", at, "{sum}", sum)
 }
 
 func (t *ownTable) sql(text string) string { return t.fill.Replace(text) }
@@ -152,13 +153,13 @@ func (t *ownTable) sql(text string) string { return t.fill.Replace(text) }
 // $2, and ends behind the row whose data passes the size $5. Data of null is refused as empty.
 const ownHeadSQL = `
 select o.key, o.account, o.type, case when octet_length(o.data) <= 1048576 then o.data end, octet_length(o.data), o.ordering_key,
-  o.at, o.found
+  o.at, o.sum, o.found
 from (
   select p.*, count(*) over () as found,
     coalesce(sum(octet_length(p.data)) over (order by p.place, p.id rows between unbounded preceding and 1 preceding), 0) as before
   from (
     select {id} as id, {id}::text as key, {order} as place, {account} as account, {type}::text as type,
-      coalesce({data}, ''::bytea) as data, {key} as ordering_key, {at} as at
+      coalesce({data}, ''::bytea) as data, {key} as ordering_key, {at} as at, {sum} as sum
     from {table} t
     where {account} <> all($1::text[]) and ($2 = '' or {account} = $2) and {id} <> all($3::text[]::{ids})
     order by {order}, {id}
@@ -185,12 +186,12 @@ func (t *ownTable) head(ctx context.Context, held []string, account string, n in
 	var number int64
 	found := 0
 	for all.Next() {
-		s, key := stored{number: &number}, ""
-		if err := all.Scan(&key, &s.account, &s.eventType, &s.data, &s.size, &s.order, &s.publishedAt, &found); err != nil {
+		s, key, sum := stored{number: &number}, "", ""
+		if err := all.Scan(&key, &s.account, &s.eventType, &s.data, &s.size, &s.order, &s.publishedAt, &sum, &found); err != nil {
 			return nil, false, fmt.Errorf("read a row of the table %s: %w", t.Name, err)
 		}
 		row := s.row()
-		row.Key, row.ID = key, t.id(key, &s)
+		row.Key, row.sum, row.ID = key, sum, t.id(key, &s)
 		rows = append(rows, row)
 	}
 	if err := all.Err(); err != nil {
@@ -234,23 +235,23 @@ func (t *ownTable) out() ([]string, error) {
 	return keys, nil
 }
 
-// keysOf returns the ids of rows as the table has them.
-func keysOf(rows []Row) []string {
-	keys := make([]string, len(rows))
-	for i := range rows {
-		keys[i] = rows[i].Key
-	}
-	return keys
-}
+// ownTheseSQL finds rows by their ids and their content. Another row may have got the id since it was read: a row that
+// somebody changed, or a new one after a failover.
+const ownTheseSQL = `
+from {table} t
+where {id} = any($1::text[]::{ids}) and ({id}::text, {sum}) in (select * from unnest($1::text[], $2::text[]))`
 
 // remove deletes rows. Those that are gone are no error. Those that are still there afterwards are one: if they
 // were read for ever, nobody would know.
 func (t *ownTable) remove(ctx context.Context, rows []Row) (int64, error) {
-	keys := keysOf(rows)
-	done, err := t.pool.Exec(ctx, t.sql("delete from {table} t where {id} = any($1::text[]::{ids})"), keys)
+	keys, sums := make([]string, len(rows)), make([]string, len(rows))
+	for i := range rows {
+		keys[i], sums[i] = rows[i].Key, rows[i].sum
+	}
+	done, err := t.pool.Exec(ctx, t.sql("delete"+ownTheseSQL), keys, sums)
 	left := 0
 	if err == nil && done.RowsAffected() < int64(len(keys)) {
-		err = t.pool.QueryRow(ctx, t.sql("select count(*) from {table} t where {id} = any($1::text[]::{ids})"), keys).Scan(&left)
+		err = t.pool.QueryRow(ctx, t.sql("select count(*)"+ownTheseSQL), keys, sums).Scan(&left)
 	}
 	if err == nil && left > 0 {
 		err = errors.New("a trigger or a rule of the table keeps them")

@@ -102,7 +102,9 @@ func TestATableOfTheProducersOwnIsRead(t *testing.T) {
 	if err != nil || stats.Waiting != 2 || !stats.Oldest.Equal(rows[0].PublishedAt) || stats.Rejected != 0 {
 		t.Errorf("Stats = %+v, %v", stats, err)
 	}
+	w.exec("update outbox set payload = '4' where payload = '1'") // another row, as after a failover
 	w.moveOwn(outbox.Moved{Rows: rows})
+	w.moveOwn(outbox.Moved{Rows: w.wantOwn(window, "[4]")})
 	if n := w.number("select count(*) from outbox"); n != 0 {
 		t.Errorf("%d rows are left", n)
 	}

@@ -21,6 +21,7 @@ type Row struct {
 	ID     postrider.OutboxID
 	Number int64
 	Key    string // text of the id in a table of the producer's own
+	sum    string // hash of its content there
 	// Create is the event in the form of the API, with Hops, TraceParent and TraceState. Its Data has the
 	// bytes of the row: PostgreSQL checked that they are JSON, or nobody did.
 	Create      apitypes.EventCreate

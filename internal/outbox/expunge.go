@@ -24,7 +24,9 @@ func (db *DB) Expunge(ctx context.Context, account ...string) (n int64, err erro
 		defer cancel()
 		return db.own.expunge(ctx, names)
 	}
-	n, err = db.expungeHour(ctx, nil, names)
+	for left := int64(1); left > 0 && err == nil; n += left { // a large backlog takes many transactions
+		left, err = db.expungeHour(ctx, nil, names)
+	}
 	hours, fault := db.readHours(ctx)
 	err = cmp.Or(err, fault)
 	for _, hour := range hours {
@@ -34,7 +36,7 @@ func (db *DB) Expunge(ctx context.Context, account ...string) (n int64, err erro
 	return n, err
 }
 
-// expungeHour deletes what an account had read in an hour; nil: what waits or was rejected.
+// expungeHour deletes what an account had read in an hour; nil: a part of what waits or was rejected.
 func (db *DB) expungeHour(ctx context.Context, hour *time.Time, names []string) (n int64, err error) {
 	limit, what := expungeTime, "that wait or were rejected"
 	if hour != nil {

@@ -282,7 +282,7 @@ end
 $fn$;
 
 -- expunge deletes rows of the accounts, and returns how many: those that were read in an hour, or, if hour is
--- null, those that wait or were rejected. A plan for the very hour opens no partition but its own.
+-- null, a part of those that wait or were rejected. A plan for the very hour opens no partition but its own.
 create or replace function postrider.expunge(hour timestamptz, variadic names text[]) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp set plan_cache_mode = force_custom_plan as $fn$
 declare
@@ -295,9 +295,13 @@ begin
 		return n;
 	end if;
 	with waiting as (
-		delete from postrider.outbox where account = any(names) returning 1
+		delete from postrider.outbox o
+		where o.ctid = any(array(select x.ctid from postrider.outbox x where x.account = any(names) limit 50000))
+		returning 1
 	), rejected as (
-		delete from postrider.outbox_rejected where account = any(names) returning 1
+		delete from postrider.outbox_rejected r
+		where r.ctid = any(array(select x.ctid from postrider.outbox_rejected x where x.account = any(names) limit 50000))
+		returning 1
 	)
 	select (select count(*) from waiting) + (select count(*) from rejected) into n;
 	return n;

@@ -16,9 +16,11 @@ import (
 
 // Moved is the end of a cycle of a reader: rows that were published, and rows that cannot be.
 type Moved struct {
-	Source   postrider.SourceID
-	Cycle    int64     // the cycle of the source from now on
-	At       time.Time // of the store of the server
+	Source postrider.SourceID
+	Cycle  int64     // the cycle of the source from now on
+	At     time.Time // of the store of the server
+	// Reached is a window of which all rows are moved with these, or were before. A later session begins with it.
+	Reached  Window
 	Rows     []Row
 	Rejected []Rejection
 }
@@ -85,7 +87,7 @@ func (db *DB) Move(ctx context.Context, m Moved) error {
 	}
 	refused, refusedIDs := numbersOf(rows)
 	var done bool
-	err := db.pool.QueryRow(ctx, moveSQL, pgtype.UUID{Bytes: m.Source, Valid: true}, m.Cycle, m.At, numbers, ids,
+	err := db.pool.QueryRow(ctx, moveSQL, pgtype.UUID{Bytes: m.Source, Valid: true}, m.Cycle, m.Reached.text(), m.At, numbers, ids,
 		refused, refusedIDs, codes, fields, messages).Scan(&done)
 	if err == nil && !done {
 		err = postrider.ErrFenced
@@ -96,17 +98,33 @@ func (db *DB) Move(ctx context.Context, m Moved) error {
 	return nil
 }
 
-// Cycle returns the last cycle of a source; 0: it has had none.
-func (db *DB) Cycle(ctx context.Context, source postrider.SourceID) (cycle int64, err error) {
+// cycleSQL leaves out the window while the table has few dead rows. Then a session looks at all rows, so that it finds
+// those that no snapshot knows, such as rows that were copied with the number of an old transaction.
+const cycleSQL = `
+select cycle, case when pg_stat_get_dead_tuples('postrider.outbox'::regclass) >= $2 then reached end
+from postrider.outbox_cycle
+where source = $1
+order by cycle desc
+limit 1`
+
+// manyDead is how many dead rows are walked through at the beginning of a session at most.
+const manyDead = 100_000
+
+// Cycle returns the last cycle of a source; 0: it has had none. Beside many dead rows, it returns the window up to which
+// the source was read, too. To walk through all that an old open transaction keeps could take minutes.
+func (db *DB) Cycle(ctx context.Context, source postrider.SourceID) (cycle int64, reached Window, err error) {
 	if db.own != nil {
-		return 0, nil
+		return 0, Window{}, nil
 	}
-	err = db.pool.QueryRow(ctx, "select coalesce((select cycle from postrider.outbox_cycle where source = $1 order by cycle desc limit 1), 0)",
-		pgtype.UUID{Bytes: source, Valid: true}).Scan(&cycle)
-	if err != nil {
-		return 0, fmt.Errorf("read the cycle of the outbox: %w", err)
+	var text *string
+	err = db.pool.QueryRow(ctx, cycleSQL, pgtype.UUID{Bytes: source, Valid: true}, manyDead).Scan(&cycle, &text)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return 0, Window{}, fmt.Errorf("read the cycle of the outbox: %w", err)
 	}
-	return cycle, nil
+	if text != nil {
+		reached = windowOf(*text)
+	}
+	return cycle, reached, nil
 }
 
 // ReadRow is a row that was read.

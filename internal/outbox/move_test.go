@@ -10,6 +10,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/outbox"
+	"github.com/postrider/postrider/internal/testkit"
 )
 
 var (
@@ -93,18 +94,63 @@ func TestMoveIsFencedByTheCycle(t *testing.T) {
 	}
 	w.move(9, noon)
 	for id, want := range map[postrider.SourceID]int64{source: 9, {2}: 1, {3}: 0} {
-		if got, err := w.db.Cycle(t.Context(), id); got != want || err != nil {
+		if got, _, err := w.db.Cycle(t.Context(), id); got != want || err != nil {
 			t.Errorf("cycle %d, %v, want %d", got, err, want)
 		}
 	}
 	if err := w.db.Keep(t.Context(), noon, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := w.db.Cycle(t.Context(), source); got != 9 || err != nil {
+	if got, _, err := w.db.Cycle(t.Context(), source); got != 9 || err != nil {
 		t.Errorf("after Keep: cycle %d, %v, want 9", got, err)
 	}
 	if n := w.number("select count(*) from postrider.outbox_cycle"); n != 2 {
 		t.Errorf("Keep leaves %d cycles, want 2", n)
+	}
+}
+
+// Beside an old open transaction, a session does not begin with a walk through all rows that it keeps.
+func TestASessionBeginsWhereTheLastOneEnded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	old := connect(t, w.dsn)
+	if _, err := old.PgConn().Exec(t.Context(), "begin isolation level repeatable read; select pg_current_xact_id()").ReadAll(); err != nil {
+		t.Fatal(err)
+	}
+	var window outbox.Window
+	read := func(cycle int64, n int, want string) {
+		t.Helper()
+		rows, _, err := w.db.Poll(t.Context(), &window, n)
+		if err == nil {
+			err = w.db.Move(t.Context(), outbox.Moved{Source: source, Cycle: cycle, Reached: window, At: noon, Rows: rows})
+		}
+		if err != nil || data(rows) != want {
+			t.Fatalf("cycle %d: %s, %v, want %s", cycle, data(rows), err, want)
+		}
+	}
+	begins := func() (reached outbox.Window, all bool) {
+		_, reached, err := w.db.Cycle(t.Context(), source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reached, slices.Equal(reached.Args(1), new(outbox.Window).Args(1))
+	}
+	w.exec("select postrider.publish('acme', 'a.b', '1')")
+	read(1, 9, "[1]")
+	if _, all := begins(); !all {
+		t.Error("beside few dead rows, a session does not look at all rows")
+	}
+	w.exec("insert into postrider.outbox (account, type, data) select 'acme', 'a.b', '1' from generate_series(1, 100000)",
+		"delete from postrider.outbox", "select postrider.publish('acme', 'a.b', to_json(g)) from generate_series(2, 6) g")
+	read(2, 3, "[2 3 4]")
+	testkit.Eventually(t, "the statistics have the dead rows", func() bool { _, all := begins(); return !all })
+	w.exec("select postrider.publish('acme', 'a.b', '7')")
+	for i, want := range []string{"[5 6]", "[7]"} { // the rest of a window, and the next one
+		window, _ = begins()
+		if blocks := w.buffers(&window); blocks > 60 {
+			t.Errorf("the first poll reads %d pages beside 100,000 dead rows", blocks)
+		}
+		read(int64(3+i), 3, want)
 	}
 }
 

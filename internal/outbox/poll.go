@@ -45,28 +45,54 @@ const columns = `o.number, o.id, o.account, o.type, case when octet_length(o.dat
 
 // Window is how far a reader has read. It lies between two snapshots of the database: it has the rows that
 // are to be seen in the later one and were not to be seen in the earlier one. The zero Window has all rows;
-// a reader begins with it at its start, after an error and after [DB.PutBack]. One goroutine uses it.
+// a reader begins with it, or with that of [DB.Cycle]. One goroutine uses it.
 type Window struct {
 	// Held are accounts whose rows a poll of a table of the producer's own leaves out. Such a table has no snapshots
 	// and no numbers: a poll returns all rows that are there but for these and rows that were rejected lately. The
 	// rows of the last poll must be moved before the next one.
 	Held []string
 
-	server time.Time // start of the server that the snapshots are from, see serverSQL
-	seen   string    // the earlier snapshot; "": none, so the window has all rows
-	until  string    // the later snapshot, while the window has more pages; "": the present
-	last   int64     // the number of the last row that was returned of the window; 0: none
-	drawn  int64     // last number that any transaction had drawn
+	server string // what the snapshots are from, see serverSQL
+	seen   string // the earlier snapshot; "": none, so the window has all rows
+	until  string // the later snapshot, while the window has more pages; "": the present
+	last   int64  // the number of the last row that was returned of the window; 0: none
+	drawn  int64  // last number that any transaction had drawn
 	// The next Poll is a transaction with an id. Snapshots list an open transaction only if one with a
 	// greater id has ended. Without it, polls of an otherwise idle database would look again and again at
 	// all rows of a large transaction that is open.
 	count bool
 }
 
-// serverSQL is when the server was started, or recovered after a crash of one of its processes. Snapshots of before mean
-// nothing then: transactions that ended shortly before may be lost, and others get their ids. A crash resets all
-// statistics. A person may do so, too; then all rows are read again, which does no harm.
-const serverSQL = "greatest(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time())"
+// All reports whether the window has all rows.
+func (w *Window) All() bool { return w.seen == "" && w.until == "" }
+
+// place is a Window as the producer's database keeps it.
+type place struct {
+	Server, Seen, Until string
+	Last                int64
+}
+
+// text returns the window as a text.
+func (w *Window) text() string {
+	text, _ := json.Marshal(place{w.server, w.seen, w.until, w.last}) // it can always be
+	return string(text)
+}
+
+// windowOf returns the window of a text. One that cannot be read has all rows.
+func windowOf(text string) Window {
+	var p place
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		return Window{}
+	}
+	return Window{server: p.Server, seen: p.Seen, until: p.Until, last: p.Last}
+}
+
+// serverSQL is the database, and when the server was started, or recovered after a crash of one of its processes. Snapshots
+// of before mean nothing then: transactions that ended shortly before may be lost, and others get their ids. A crash resets
+// all statistics. A person may do so, too; then all rows are read again, which does no harm. Behind a pooler, another
+// database may get the name while the connection stays.
+const serverSQL = `(select d.oid || ' ' || extract(epoch from greatest(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()))
+  from pg_database d where d.datname = current_database())`
 
 // pollSQL reads a page and the snapshot that it was read in. If the page has no rows, there is one row with
 // a number that is null.
@@ -87,19 +113,18 @@ func (db *DB) Poll(ctx context.Context, w *Window, n int) (rows []Row, more bool
 	if db.own != nil {
 		return db.own.head(ctx, w.Held, "", n)
 	}
-	if w.seen == "" && w.until == "" { // numbers of transactions may be from another database
-		if _, err := db.pool.Exec(ctx, "select postrider.adopt()"); err != nil {
+	for most, n := 20_000, 20_000; w.All() && n == most; { // numbers of transactions may be from another database
+		if err := db.pool.QueryRow(ctx, "select postrider.adopt($1)", most).Scan(&n); err != nil {
 			return nil, false, fmt.Errorf("poll the outbox: %w", err)
 		}
 	}
-	var server time.Time
-	var snapshot string
+	var server, snapshot string
 	var drawn int64
 	rows, size, err := db.rows(ctx, []any{&server, &snapshot, &drawn}, pollSQL, w.seen, w.last, w.until, n, pageBytes, w.count)
 	if err != nil {
 		return nil, false, fmt.Errorf("poll the outbox: %w", err)
 	}
-	if !w.server.IsZero() && !server.Equal(w.server) {
+	if w.server != "" && w.server != server {
 		*w = Window{}
 		return db.Poll(ctx, w, n)
 	}

@@ -331,7 +331,7 @@ func TestOfAccountReturnsWhatPollHasReturned(t *testing.T) {
 	want(0, true, "[1 2]")
 }
 
-// A call of OfAccount does not walk through all rows of the others.
+// A call of OfAccount does not walk through all rows of the others, even if they are dead.
 func TestOfAccountIsBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -339,14 +339,20 @@ func TestOfAccountIsBounded(t *testing.T) {
 		select case when g in (1, 45000) then 'acme' else 'globex' end, 'a.b', g::text::bytea from generate_series(1, 45000) g`)
 	var window outbox.Window
 	w.poll(&window, 45001)
-	var from int64
-	for i, want := range []string{"[1]", "[]", "[45000]"} {
-		rows, next, more, err := w.db.OfAccount(t.Context(), &window, "acme", from, 10)
-		if err != nil || data(rows) != want || more != (i < 2) || more && next != int64(20000*(i+1)+1) {
-			t.Fatalf("from %d: %s, then from %d, %t, %v, want %s", from, data(rows), next, more, err, want)
+	walk := func(from int64) {
+		t.Helper()
+		for i, want := range []string{"[1]", "[]", "[45000]"} {
+			rows, next, more, err := w.db.OfAccount(t.Context(), &window, "acme", from, 10)
+			if err != nil || data(rows) != want || more != (i < 2) || more && next != int64(20000*(i+1)+1) {
+				t.Fatalf("from %d: %s, then from %d, %t, %v, want %s", from, data(rows), next, more, err, want)
+			}
+			from = next
 		}
-		from = next
 	}
+	walk(0)
+	walk(1)
+	w.exec("delete from postrider.outbox where account = 'globex'")
+	walk(1)
 }
 
 // A restored or promoted server has other transactions, so a window of before means nothing. So does one that has recovered
@@ -452,5 +458,22 @@ func TestRubbish(t *testing.T) {
 	}
 	if rows, _, err := w.db.Rejected(t.Context(), outbox.RejectedQuery{}); len(rows) != 15 || err != nil {
 		t.Errorf("%d rejected rows, %v", len(rows), err)
+	}
+	w.exec("insert into postrider.outbox (tx, account, type, data) select '123456789012', 'acme', 'a.b', '1' from generate_series(1, 45000)")
+	if n := len(w.poll(new(outbox.Window), 50000)); n != 45007 {
+		t.Errorf("%d rows, want 45,007", n)
+	}
+}
+
+// Behind a pooler, a name may lead to another database.
+func TestPollInAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	w, other := newWorld(t), newWorld(t)
+	other.exec("select postrider.publish('acme', 'a.b', '1')")
+	w.exec("select postrider.publish('acme', 'a.b', '2')")
+	var window outbox.Window
+	w.poll(&window, 2)
+	if got := data(other.poll(&window, 2)); got != "[1]" {
+		t.Errorf("got %s, want [1]", got)
 	}
 }

@@ -161,7 +161,7 @@ func TestEverythingAsTheReader(t *testing.T) {
 	_, place := w.db.Row(t.Context(), rows[0].ID)
 	_, _, rejected := w.db.Rejected(t.Context(), outbox.RejectedQuery{})
 	_, dropped := w.db.Dropped(t.Context(), noon)
-	_, cycle := w.db.Cycle(t.Context(), source)
+	_, _, cycle := w.db.Cycle(t.Context(), source)
 	_, stats := w.db.Stats(t.Context())
 	expunged, expungeErr := w.db.Expunge(t.Context(), "acme")
 	keep := w.db.Keep(t.Context(), noon, time.Hour)

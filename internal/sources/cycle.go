@@ -67,7 +67,11 @@ func (s *session) runCycle(ctx context.Context) (more bool, err error) {
 
 // poll returns the next page without the rows of accounts that are held.
 func (s *session) poll(ctx context.Context) (rows []outbox.Row, more bool, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, callTime, errSlow)
+	limit := callTime
+	if s.window.All() {
+		limit = walkTime
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errSlow)
 	defer cancel()
 	rows, more, err = s.db.Poll(ctx, &s.window, pageRows)
 	return s.withoutHeld(rows), more, err
@@ -77,7 +81,10 @@ func (s *session) poll(ctx context.Context) (rows []outbox.Row, more bool, err e
 // time: when the store has a cycle, the rows of all cycles before it are moved.
 func (s *session) finish(ctx context.Context, m outbox.Moved) {
 	s.cycle++
-	m.Cycle = s.cycle
+	if len(s.holds) == 0 {
+		s.reached = s.window
+	}
+	m.Cycle, m.Reached = s.cycle, s.reached
 	a := store.AdvanceSource{ID: s.source.ID, Cycle: s.cycle - 1, Next: s.cycle, MovedUntil: s.movedUntil(m.At)}
 	for i := range m.Rows {
 		a.Rows = append(a.Rows, m.Rows[i].ID)

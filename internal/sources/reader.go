@@ -26,7 +26,9 @@ const (
 	// the time to the publishes of others.
 	restMost = 100 * time.Millisecond
 	// callTime limits a call of either database.
-	callTime  = 30 * time.Second
+	callTime = 30 * time.Second
+	// walkTime limits a poll that looks at all rows. Beside an old open transaction, these may be many millions of dead ones.
+	walkTime  = 15 * time.Minute
 	noteEvery = 10 * time.Second
 	keepEvery = 10 * time.Minute
 	tellEvery = time.Minute
@@ -97,6 +99,7 @@ type session struct {
 	woken   batch.Signal // the producer's database has sent a notification
 
 	window    outbox.Window
+	reached   outbox.Window   // the last window of which all rows are moved, once the present cycle is finished
 	holds     map[string]hold // by the name of the account in the rows
 	cycle     int64           // the last cycle that was begun
 	moved     time.Time       // MovedUntil of the store
@@ -143,7 +146,7 @@ func (r *reader) session(ctx context.Context) error {
 func (s *session) begin(ctx context.Context) error {
 	call, cancel := context.WithTimeoutCause(ctx, callTime, errSlow)
 	defer cancel()
-	theirs, err := s.db.Cycle(call, s.source.ID)
+	theirs, reached, err := s.db.Cycle(call, s.source.ID)
 	if err != nil {
 		return err
 	}
@@ -151,10 +154,15 @@ func (s *session) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	back := theirs > state.Cycle || s.hidden
+	if back { // rows that are put back may have to be published before those that wait in the window
+		reached = outbox.Window{}
+	}
+	s.window, s.reached = reached, reached
 	s.source.State, s.cycle, s.moved = state, state.Cycle, state.MovedUntil
 	// This move has no rows. It also shows whether rows can be moved, before any is published.
 	next := max(theirs, s.cycle) + 1
-	err = s.db.Move(call, outbox.Moved{Source: s.source.ID, Cycle: next, At: s.deps.Store.Clock().Wall()})
+	err = s.db.Move(call, outbox.Moved{Source: s.source.ID, Cycle: next, Reached: reached, At: s.deps.Store.Clock().Wall()})
 	switch {
 	case outbox.Denied(err):
 		return fmt.Errorf("the rows may be read but not moved; the role of the source must be granted postrider_reader: %w", err)

@@ -127,7 +127,7 @@ func TestAnErrorThatHidesASuccessRepeatsNothing(t *testing.T) {
 	db, err := w.open(t.Context(), w.source)
 	w.ok(err)
 	defer db.Close()
-	if theirs, err := db.Cycle(t.Context(), w.source.ID); err != nil || theirs != w.state().Cycle {
+	if theirs, _, err := db.Cycle(t.Context(), w.source.ID); err != nil || theirs != w.state().Cycle {
 		t.Errorf("the producer is in cycle %d and the store in %d, %v; want the same", theirs, w.state().Cycle, err)
 	}
 }

@@ -1,8 +1,17 @@
 -- adopt gives rows the present transaction that seem to be of a future one: the database was restored
--- from a dump, and the ids of its transactions began anew.
-create or replace function postrider.adopt() returns void
-language sql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $fn$
-	update postrider.outbox set tx = pg_current_xact_id() where tx >= pg_snapshot_xmax(pg_current_snapshot());
+-- from a dump, and the ids of its transactions began anew. It returns how many, at most the given number, so
+-- that a call takes no long time.
+create or replace function postrider.adopt(most int) returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off
+set enable_hashjoin = off set enable_mergejoin = off as $fn$
+declare
+	n bigint;
+begin
+	update postrider.outbox o set tx = pg_current_xact_id() where o.number = any(array(
+		select f.number from postrider.outbox f where f.tx >= pg_snapshot_xmax(pg_current_snapshot()) order by f.tx limit most));
+	get diagnostics n = row_count;
+	return n;
+end
 $fn$;
 
 -- poll returns a page of the rows that the caller's statement sees and that the snapshot seen did not
@@ -63,13 +72,15 @@ $fn$;
 
 -- of_account returns a page of an account's rows that poll has returned: those that are to be seen in the
 -- snapshot seen, and in the snapshot until up to the number last_number. It looks at the rows before
--- walk_end(from_number). Without that, beside millions of rows of others it would take too long.
+-- walk_end(from_number). Without that, beside millions of rows of others, or of dead ones, it would take too long.
 create or replace function postrider.of_account(
 	name text, from_number bigint, seen pg_snapshot, until pg_snapshot, last_number bigint, most_rows int, most_bytes bigint
 ) returns setof postrider.outbox
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
 set enable_mergejoin = off set jit = off set work_mem = '16MB' as $fn$
+declare
+	last_looked constant bigint := coalesce(postrider.walk_end(from_number) - 1, 9223372036854775807);
 begin
 	return query
 	with page as materialized (
@@ -78,8 +89,9 @@ begin
 			select f.number, sum(f.size) over (order by f.number rows unbounded preceding) - f.size as before
 			from (
 				select o.number, octet_length(o.data) + coalesce(octet_length(o.previous::text), 0) as size
-				from (select * from postrider.outbox x where x.number >= from_number order by x.number limit 20000) o
-				where o.account = name
+				from postrider.outbox o
+				where o.number between from_number and last_looked
+					and o.account = name
 					and (coalesce(pg_visible_in_snapshot(o.tx, seen), false)
 						or o.number <= last_number and coalesce(pg_visible_in_snapshot(o.tx, until), false))
 				order by o.number
@@ -92,10 +104,17 @@ begin
 end
 $fn$;
 
--- walk_end returns the first number that of_account does not look at. It is null if there is none.
+-- walk_end returns the first number that of_account does not look at. It is null if there is none. Numbers
+-- that were drawn are counted, because dead rows take time, too. Rows that were written by hand can have
+-- any number, so outside of the drawn ones rows are counted.
 create or replace function postrider.walk_end(from_number bigint) returns bigint
-language sql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $fn$
-	select x.number from postrider.outbox x where x.number >= from_number order by x.number offset 20000 limit 1;
+language sql stable security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $fn$
+	select case
+		when from_number between 1 and q.last_value - 20000 then from_number + 20000
+		else (select x.number from postrider.outbox x where x.number >= from_number order by x.number offset 20000 limit 1)
+	end
+	from postrider.outbox_number q;
 $fn$;
 
 -- make_hour makes the partition of outbox_read for the hour of a time. It attaches the partition, because
@@ -116,9 +135,11 @@ begin
 end
 $fn$;
 
--- move takes rows that were published out of the outbox. It changes nothing and returns false if the
--- source had this cycle or a later one.
-create or replace function postrider.move(source uuid, cycle bigint, at timestamptz, numbers bigint[], ids uuid[]) returns boolean
+-- move takes rows that were published out of the outbox, and notes the window up to which all are. It
+-- changes nothing and returns false if the source had this cycle or a later one.
+create or replace function postrider.move(
+	source uuid, cycle bigint, reached text, at timestamptz, numbers bigint[], ids uuid[]
+) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
 set enable_mergejoin = off set jit = off as $fn$
@@ -126,7 +147,7 @@ begin
 	if exists (select from postrider.outbox_cycle c where c.source = move.source and c.cycle >= move.cycle) then
 		return false;
 	end if;
-	insert into postrider.outbox_cycle values (move.source, move.cycle) on conflict do nothing;
+	insert into postrider.outbox_cycle values (move.source, move.cycle, move.reached) on conflict do nothing;
 	if not found then
 		return false;
 	end if;

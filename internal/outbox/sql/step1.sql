@@ -75,6 +75,7 @@ create table postrider.producers (
 create table postrider.outbox_cycle (
 	source uuid,
 	cycle bigint,
+	reached text, -- the window up to which all rows are moved, as the reader writes it
 	primary key (source, cycle)
 );
 

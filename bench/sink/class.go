@@ -21,7 +21,8 @@ type class struct {
 	count     int64
 	first     time.Time
 	last      time.Time
-	latencies []int32             // the first maxLatencies latencies, in microseconds
+	latencies []int32             // of each stride-th event, in microseconds
+	stride    int64               // doubled when latencies is full; 0 is 1
 	longest   time.Duration       // the longest latency
 	again     time.Duration       // the longest latency of an event that had arrived before
 	mark      time.Time           // when the load ended; zero: it has not
@@ -86,18 +87,29 @@ func (c *class) add(at time.Time, opening []byte) {
 		return
 	}
 	c.longest = max(c.longest, took)
-	if len(c.latencies) < maxLatencies {
+	if c.count%max(1, c.stride) == 0 {
 		c.latencies = append(c.latencies, int32(min(took.Microseconds(), 1<<31-1)))
+	}
+	if len(c.latencies) == maxLatencies {
+		c.thinLocked()
 	}
 	if !c.mark.IsZero() && (c.oldest.IsZero() || created.Before(c.oldest)) {
 		c.oldest = created
 	}
 }
 
+// thinLocked keeps every second latency, so that the percentiles are those of the whole load.
+func (c *class) thinLocked() {
+	for i := range maxLatencies / 2 {
+		c.latencies[i] = c.latencies[2*i]
+	}
+	c.latencies, c.stride = c.latencies[:maxLatencies/2], 2*max(1, c.stride)
+}
+
 func (c *class) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.count, c.first, c.last, c.latencies = 0, time.Time{}, time.Time{}, nil
+	c.count, c.first, c.last, c.latencies, c.stride = 0, time.Time{}, time.Time{}, nil, 0
 	c.longest, c.again = 0, 0
 	c.mark, c.oldest = time.Time{}, time.Time{}
 	if c.ids != nil {

@@ -15,7 +15,8 @@ import (
 // deletes the rows.
 //
 //   - PutArchivePart calls [ArchiveDay].Put, which announces or records a part.
-//   - DeleteOld calls [ArchiveDay].Deleted or DeletedAll for the rows that it deletes.
+//   - DeleteOld calls [ArchiveDay].Deleted or DeletedAll for the rows that it deletes. Without an archive
+//     it calls Removed for each row, or DeletedAll.
 //   - ExpungeRows and DeleteRows call [ArchiveDay].Removed for each row that they delete.
 //   - ReplaceArchivePart calls [ArchiveDay].Replace after an expunge has rewritten an object.
 //   - RedoArchiveDay calls [ArchiveDay].Redo. It forgets the parts of which no row was deleted, and
@@ -159,8 +160,8 @@ func (d *ArchiveDay) DeletedAll() {
 	}
 }
 
-// Removed counts a row that an expunge or DeleteRows has deleted. The part that counts the row has
-// one less left; otherwise a row that is added later could take its place, and be deleted without a
+// Removed counts a row that an expunge, DeleteRows or a DeleteOld without an archive has deleted. The
+// part that counts the row has one less left; otherwise a row that is added later could take its place, and be deleted without a
 // copy. An announced part that may have the row can no longer be recorded.
 func (d *ArchiveDay) Removed(id RowID) {
 	for i := range d.Parts {

@@ -30,7 +30,9 @@ type Retention interface {
 	//
 	// With f.Archived it deletes only archived rows: the rows of parts whose Left is the number of
 	// rows that are stored now with ids of the part; see [ArchiveDay]. It deletes the bodies of a day
-	// before the attempts, because an archived body has the account of its attempt.
+	// before the attempts, because an archived body has the account of its attempt. Without f.Archived
+	// it also deletes rows that no part has. If a part counts a deleted row, DeleteOld reduces its count,
+	// because the archive may be set again.
 	//
 	// A store with partitions deletes events, attempts and bodies by whole days, and counts a day
 	// as f.Limit rows. While others use the table of the day, it waits for up to a second, and then

@@ -157,13 +157,14 @@ func (s *Store) ArchiveParts(_ context.Context, q store.ArchiveParts) (parts []s
 // deletable are the parts that DeleteOld may delete rows of.
 type deletable struct {
 	store *Store
+	kind  store.Kind
 	any   bool // it may delete any row
 	parts []store.ArchivePart
 }
 
 // deletableLocked returns the parts of which as many rows are stored as are left.
 func (s *Store) deletableLocked(f store.DeleteOld) *deletable {
-	may := &deletable{store: s, any: !f.Archived}
+	may := &deletable{store: s, kind: f.Kind, any: !f.Archived}
 	if may.any {
 		return may
 	}
@@ -200,6 +201,11 @@ func (d *deletable) allows(id store.RowID) bool { return d.any || d.part(id) != 
 
 // deleted counts rows that were deleted.
 func (d *deletable) deleted(id store.RowID, rows int) {
+	if d.any {
+		for range rows {
+			d.store.countRemovedLocked(d.kind, id)
+		}
+	}
 	p := d.part(id)
 	if p == nil {
 		return

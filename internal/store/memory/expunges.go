@@ -93,7 +93,7 @@ func (s *Store) ReplaceArchivePart(_ context.Context, r store.ReplaceArchivePart
 	return nil
 }
 
-// countRemovedLocked counts a row that an expunge or DeleteRows removes.
+// countRemovedLocked counts a row that an expunge, DeleteRows or a DeleteOld without an archive removes.
 func (s *Store) countRemovedLocked(kind store.Kind, id store.RowID) {
 	_ = s.changeDayLocked(kind, store.DayOf(id.Time()), func(d *store.ArchiveDay) error {
 		d.Removed(id)

@@ -21,8 +21,13 @@ var deleteRowSQL = map[store.Kind]string{
 }
 
 // DeleteRows deletes single rows; see [store.Retention].
-func (s *Store) DeleteRows(ctx context.Context, kind store.Kind, rows []store.OldRow) (deleted int, err error) {
+func (s *Store) DeleteRows(ctx context.Context, kind store.Kind, rows []store.OldRow) (_ int, err error) {
 	defer s.calls.Begin("DeleteRows").End(&err, "delete old %s", kind)
+	return s.deleteRows(ctx, kind, rows)
+}
+
+// deleteRows deletes single rows, and counts them in the parts of their days.
+func (s *Store) deleteRows(ctx context.Context, kind store.Kind, rows []store.OldRow) (deleted int, err error) {
 	_, err = inPieces(ctx, len(rows), func(size int) (int, error) {
 		piece := rows[:size]
 		rows = rows[size:]

@@ -91,6 +91,8 @@ var statements = map[string]string{
 	"archive_events_of_part":             eventsOfPartSQL,
 	"forget_event":                       forgetEventSQL,
 	"forget_terms":                       forgetTermsSQL,
+	"forget_attempts":                    forgottenAttemptsSQL,
+	"forget_bodies":                      forgottenBodiesSQL,
 	"forget_events":                      forgottenEventsSQL,
 	"forget_ordering_key":                forgetOrderingKeySQL,
 	"delete_attempt":                     deleteAttemptSQL,

@@ -11,13 +11,22 @@ import (
 	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
-// forgottenEventsSQL finds old events that nothing needs. It runs on a reading connection, because it
-// may step over many old events that stay. It walks the primary key of events, and for each event it
-// probes the primary key of queue, queue_event, dead_letters_event and the primary key of fanouts.
-const forgottenEventsSQL = `
-	select id from events
+// These statements find old rows; of events, those that nothing needs. They run on a reading
+// connection, because forgottenEventsSQL may step over many old events that stay. They walk the primary
+// keys. For each event, forgottenEventsSQL probes the primary key of queue, queue_event,
+// dead_letters_event and the primary key of fanouts.
+const (
+	forgottenEventsSQL = `
+	select id, 0 from events
 	where id < @before` + unneededSQL + `
 	order by id limit @limit`
+	forgottenAttemptsSQL = `select delivery, number from attempts where delivery < @before order by delivery, number limit @limit`
+	forgottenBodiesSQL   = `select delivery, number from attempt_bodies where delivery < @before order by delivery, number limit @limit`
+)
+
+var forgottenSQL = map[store.Kind]string{
+	store.OldEvents: forgottenEventsSQL, store.OldAttempts: forgottenAttemptsSQL, store.OldBodies: forgottenBodiesSQL,
+}
 
 // unneededSQL is true if nothing needs the event; see [store.Retention].
 const unneededSQL = `
@@ -37,21 +46,21 @@ const forgetTermsSQL = `delete from event_terms where id = @id`
 // DeleteOld deletes old rows; see [store.Retention].
 func (s *Store) DeleteOld(ctx context.Context, f store.DeleteOld) (_ int, err error) {
 	defer s.calls.Begin("DeleteOld").End(&err, "forget %s", f.Kind)
-	if f.Kind == store.OldEvents && f.Archived {
+	if f.Kind == store.OldEvents {
 		grace, err := sqlstore.ReplayGrace(ctx, cold{s})
 		if err != nil {
 			return 0, s.fault(err)
 		}
 		f.Before = f.Before.Add(-grace)
 	}
-	if f.Archived {
+	switch {
+	case f.Archived:
 		return s.forgetArchived(ctx, f)
+	case forgottenSQL[f.Kind] != "":
+		return s.forgetUnarchived(ctx, f)
+	default:
+		return sqlstore.DeleteOld(ctx, cold{s}, f)
 	}
-	if f.Kind == store.OldEvents {
-		n, err := s.forgetEvents(ctx, f)
-		return n, s.fault(err)
-	}
-	return sqlstore.DeleteOld(ctx, cold{s}, f)
 }
 
 // floor returns the least id made at the time or later.
@@ -59,19 +68,16 @@ func floor(at time.Time) postrider.EventID {
 	return postrider.MakeID[postrider.EventID](at, [10]byte{})
 }
 
-func (s *Store) forgetEvents(ctx context.Context, f store.DeleteOld) (int, error) {
-	grace, err := sqlstore.ReplayGrace(ctx, cold{s})
-	if err != nil {
-		return 0, err
-	}
-	f.Before = f.Before.Add(-grace)
-	old, err := list(ctx, s, query{forgottenEventsSQL, []any{
+// forgetUnarchived deletes up to f.Limit rows while no archive is set. An archive that was set before
+// can have the only copies of rows of the same day. So the rows are counted like single rows.
+func (s *Store) forgetUnarchived(ctx context.Context, f store.DeleteOld) (int, error) {
+	old, err := list(ctx, s, query{forgottenSQL[f.Kind], []any{
 		sql.Named("before", blob(floor(f.Before))), sql.Named("limit", f.Limit),
-	}}, func(rows *sql.Rows, r *store.OldRow) error { return rows.Scan(toID(&r.ID)) })
-	if err != nil || len(old) == 0 {
-		return 0, err
+	}}, func(rows *sql.Rows, r *store.OldRow) error { return rows.Scan(toID(&r.ID), &r.Number) })
+	if err != nil {
+		return 0, s.fault(err)
 	}
-	_, err = removeOld(store.OldEvents).pieces(ctx, s, old)
+	_, err = s.deleteRows(ctx, f.Kind, old)
 	return len(old), err
 }
 

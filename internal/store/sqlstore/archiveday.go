@@ -121,7 +121,7 @@ func ChangeDay(ctx context.Context, tx Tx, of PartsOf, change func(*store.Archiv
 	return nil
 }
 
-// CountRemoved counts rows that an expunge or DeleteRows has deleted. All transactions lock days in
+// CountRemoved counts rows that an expunge, DeleteRows or a DeleteOld without an archive has deleted. All transactions lock days in
 // the same order.
 func CountRemoved(ctx context.Context, tx Tx, kind store.Kind, rows []store.RowID) error {
 	if kind == store.OldKeys { // they are not archived

@@ -8,12 +8,10 @@ import (
 )
 
 // deleteOldSQL deletes the rows of a kind, the oldest first. Each statement walks the primary key of
-// attempts, attempt_bodies, replay_jobs, notices or audit, or one of the indexes
+// replay_jobs, notices or audit, or one of the indexes
 // dead_letters_resolved, endpoint_health_past, past_subscriptions_until, sessions_expires_at and what_ifs_changed_at. Jobs that
-// have not ended are few. PostgreSQL deletes attempts and bodies by the day instead.
+// have not ended are few.
 var deleteOldSQL = map[store.Kind]string{
-	store.OldAttempts:    deleteRowsSQL("attempts", "delivery, number", "delivery < @id order by delivery, number"),
-	store.OldBodies:      deleteRowsSQL("attempt_bodies", "delivery, number", "delivery < @id order by delivery, number"),
 	store.OldDeadLetters: deleteRowsSQL("dead_letters", "delivery", "resolved_at < @before order by resolved_at"),
 	store.OldReplayJobs:  deleteRowsSQL("replay_jobs", "id", "ended_at < @before order by id"),
 	store.OldHealth:      deleteRowsSQL("endpoint_health", "endpoint, number", "not last and since < @before order by since"),

@@ -49,6 +49,7 @@ var archive = []verb{
 		{"attempts go after the bodies of their day", deleteArchivedBodiesFirst},
 		{"a day that is to be archived again stays, though some of it went before", deleteArchivedRedone},
 		{"a row that was added later does not stand in for one that was removed", deleteArchivedRemoved},
+		{"rows that went while no archive was set are counted, and keep their copies", deleteUnarchived},
 	}},
 	{"RestoredRecords", []sentence{
 		{"records are listed by id and number, a page at a time, and filtered", restoredRecords},

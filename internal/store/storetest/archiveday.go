@@ -145,3 +145,25 @@ func deleteArchivedRemoved(w *world) {
 		w.archiveAll(store.OldEvents, 10)
 	}
 }
+
+// deleteUnarchived archives a day, and deletes its rows as if the archive had been turned off. Then the
+// archive is turned on again. It must not forget the parts: they have the only copies.
+func deleteUnarchived(w *world) {
+	e := w.endpoint()
+	needed := w.letter(w.deadLetters(e, 1)[0]).Event
+	for range 3 {
+		w.ended(e)
+	}
+	kinds := []store.Kind{store.OldBodies, store.OldAttempts, store.OldEvents}
+	for _, kind := range kinds {
+		w.archiveAll(kind, 2)
+	}
+	for _, kind := range kinds {
+		w.forget(kind, all)
+		w.same("there are more "+string(kind)+" to archive", !w.archiveDay(kind).Day.IsZero(), false)
+		forgotten, err := w.RedoArchiveDay(w.Context(), kind, store.DayOf(w.now()))
+		w.ok(err)
+		w.same("forgotten parts of "+string(kind), len(forgotten), 0)
+	}
+	w.same("the needed event is stored", w.isStored(needed), true)
+}

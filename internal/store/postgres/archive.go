@@ -208,7 +208,8 @@ func (s *Store) ArchiveRows(ctx context.Context, q store.ArchiveRows, yield func
 			}
 			done := len(only)
 			if size >= pageMost {
-				done = 1 + slices.Index(only, page[len(page)-1].Name())
+				last := page[len(page)-1].Name()
+				done = 1 + slices.IndexFunc(only, func(r store.OldRow) bool { return store.CompareRows(r, last) == 0 })
 			}
 			left, limit = left[done:], nextPage(limit, len(page), size)
 		}

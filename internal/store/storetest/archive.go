@@ -22,6 +22,7 @@ var archive = []verb{
 		{"attempts come by delivery and number; what is in their bodies comes as bodies", archiveAttempts},
 		{"it ends when yield returns false", archiveRowsEnd},
 		{"single rows come alone, and one that is gone does not come", archiveRowsOnly},
+		{"single rows that OldRows has returned come once each, however large they are", archiveRowsLarge},
 	}},
 	{"PutArchivePart", []sentence{
 		{"another number or position than ArchiveDay says is ErrConflict", putPartConflict},
@@ -258,6 +259,26 @@ func archiveRowsOnly(w *world) {
 		}))
 		w.same("single "+string(kind), got, all[:1])
 	}
+}
+
+// archiveRowsLarge reads more than a store may hold in memory at once.
+func archiveRowsLarge(w *world) {
+	account := w.account()
+	var batch store.Batch
+	for range 4 {
+		event := w.event(account)
+		event.Event.Data = make([]byte, 3<<20)
+		batch = append(batch, event)
+	}
+	w.publish(batch)
+	only, _ := w.old(account, store.OldEvents, all)
+	var got []store.OldRow
+	q := store.ArchiveRows{Kind: store.OldEvents, Day: store.DayOf(w.now()), Only: only}
+	w.ok(w.ArchiveRows(w.Context(), q, func(r store.ArchivedRow) bool {
+		got = append(got, store.OldRow{ID: r.ID(), Key: store.Key{Account: r.Account}})
+		return len(got) < 10
+	}))
+	w.same("the rows", got, only)
 }
 
 func deleteArchivedRedone(w *world) {

@@ -356,34 +356,40 @@ const forgetOrderingKeysSQL = `
 // keptKeysSQL returns the ordering keys of the kept events.
 const keptKeysSQL = `select k.ordering_key, k.account from kept_events k where k.ordering_key <> ''`
 
-// ForgetOrderingKeys deletes keys without events.
+// examinedKey is an ordering key that orderingKeysSQL has read.
+type examinedKey struct {
+	store.OrderingKey
+
+	last int64
+	used bool
+}
+
+// ForgetOrderingKeys deletes keys without events. It reads the keys of the kept events last. If a day is
+// dropped in between, its events that are still needed were found in the day, or are kept by then.
 func (s *Store) ForgetOrderingKeys(ctx context.Context, after store.OrderingKey, limit int) (next store.OrderingKey, err error) {
 	defer s.calls.Begin("ForgetOrderingKeys").End(&err, "forget ordering keys")
 	err = s.briefly(ctx, func() error {
-		kept, err := s.keptKeys(ctx)
-		if err != nil {
-			return err
-		}
 		rows, _ := s.pool.Query(ctx, orderingKeysSQL, pgx.NamedArgs{"key": after.Key, "account": someUUID(after.Account), "limit": limit})
-		var keys []string
-		var accounts uuids
-		var lasts []int64
-		var k store.OrderingKey
-		var last int64
-		var used bool
-		examined := 0
-		_, err = pgx.ForEachRow(rows, []any{&k.Key, toID(&k.Account), &last, &used}, func() error {
-			examined++
-			if !used && !kept[k] {
-				keys, accounts, lasts = append(keys, k.Key), append(accounts, someUUID(k.Account)), append(lasts, last)
-			}
-			return nil
+		examined, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (k examinedKey, err error) {
+			return k, row.Scan(&k.Key, toID(&k.Account), &k.last, &k.used)
 		})
 		if err != nil {
 			return err
 		}
-		if examined == limit {
-			next = k
+		kept, err := s.keptKeys(ctx)
+		if err != nil {
+			return err
+		}
+		var keys []string
+		var accounts uuids
+		var lasts []int64
+		for _, k := range examined {
+			if !k.used && !kept[k.OrderingKey] {
+				keys, accounts, lasts = append(keys, k.Key), append(accounts, someUUID(k.Account)), append(lasts, k.last)
+			}
+		}
+		if len(examined) == limit {
+			next = examined[limit-1].OrderingKey
 		}
 		if len(keys) == 0 {
 			return nil

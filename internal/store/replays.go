@@ -28,8 +28,9 @@ type Replays interface {
 	// If the job has ended, the error is postrider.ErrConflict.
 	SetReplayJob(ctx context.Context, r SetReplayJob) error
 
-	// ClaimReplayJobs leases up to c.Max running jobs that are due, oldest first. A leased job is
-	// due again when its lease has ended. Paused and ended jobs are not claimed.
+	// ClaimReplayJobs leases up to c.Max running jobs: those that have been due for longest. It
+	// returns them by id. A leased job is due again when its lease has ended. Paused and ended jobs
+	// are not claimed.
 	ClaimReplayJobs(ctx context.Context, c ClaimReplayJobs) ([]postrider.ReplayJob, error)
 
 	// ReplaysPending returns, for each endpoint, how many deliveries that the job made are still

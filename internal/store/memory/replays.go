@@ -93,13 +93,16 @@ func (s *Store) ClaimReplayJobs(_ context.Context, c store.ClaimReplayJobs) ([]p
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
+	due := slices.DeleteFunc(slices.Clone(s.replayJobs.rows), func(job *replayJob) bool {
+		return job.Status != postrider.ReplayRunning || job.due.After(now)
+	})
+	slices.SortStableFunc(due, func(a, b *replayJob) int { return a.due.Compare(b.due) })
 	var jobs []postrider.ReplayJob
-	for _, job := range s.replayJobs.rows {
-		if len(jobs) < c.Max && job.Status == postrider.ReplayRunning && !job.due.After(now) {
-			job.token, job.due = c.Token, now.Add(c.Lease)
-			jobs = append(jobs, job.ReplayJob)
-		}
+	for _, job := range due[:min(c.Max, len(due))] {
+		job.token, job.due = c.Token, now.Add(c.Lease)
+		jobs = append(jobs, job.ReplayJob)
 	}
+	slices.SortFunc(jobs, func(a, b postrider.ReplayJob) int { return a.ID.Compare(b.ID) })
 	return jobs, nil
 }
 

@@ -139,14 +139,15 @@ func (v Verbs) SetReplayJob(ctx context.Context, r store.SetReplayJob) (err erro
 	})
 }
 
-// claimReplayJobsSQL leases the running jobs that are due, oldest first. With "skip locked"
-// several nodes can claim at once. It walks replay_jobs_running.
+// claimReplayJobsSQL leases the running jobs that have been due for longest. With "skip locked"
+// several nodes can claim at once. It walks replay_jobs_running and sorts what it finds. No index
+// has due_at, because each chunk changes it.
 const claimReplayJobsSQL = `
 	with due as materialized (
 		select id
 		from replay_jobs
 		where status = 'running' and due_at <= @now
-		order by id
+		order by due_at, id
 		limit @max
 		for update skip locked
 	)

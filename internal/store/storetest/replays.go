@@ -26,7 +26,7 @@ var replays = []verb{
 		{"what does not exist or is another account's is ErrNotFound", setReplayJobNotFound},
 	}},
 	{"ClaimReplayJobs", []sentence{
-		{"it leases up to Max jobs, oldest first, and a leased one not again while its lease lasts", claimReplayJobsLeased},
+		{"it leases up to Max jobs, those due for longest, and a leased one not again while its lease lasts", claimReplayJobsLeased},
 		{"a job is due again when its lease has ended or was given back", claimReplayJobsAgain},
 	}},
 	{"ReplaysPending", []sentence{
@@ -264,11 +264,14 @@ func claimReplayJobsLeased(w *world) {
 		w.ok(w.PutReplayJob(w.Context(), job))
 		put = append(put, job.ID)
 	}
+	back := w.chunkOf(w.claimJob(long))
+	back.Lease = 0
+	w.replayed(back)
 	for range 3 {
 		job, _ := w.claimJob(long)
 		claimed = append(claimed, job.ID)
 	}
-	w.same("the claims", claimed, put)
+	w.same("the claims after the first job was given back", claimed, []postrider.ReplayID{put[1], put[2], put[0]})
 	w.noJob()
 }
 

@@ -20,7 +20,8 @@
 // Further promises:
 //
 //   - A job makes at most PerSecond deliveries a second, over any time longer than a
-//     second. It makes no fewer while the store and the endpoints can take them.
+//     second. It makes no fewer while the store and the endpoints can take them, and
+//     it has one of the places of a node (Options.Jobs).
 //   - Its deliveries wait in the bulk lane, below live traffic. Of each endpoint, only
 //     some of them wait at once (Options.Pending). Otherwise the queue would fill with
 //     deliveries that could be made later, and a cancel would save nothing.
@@ -28,6 +29,10 @@
 //     the matches of other endpoints, and with the matches of the held endpoint
 //     whenever it has room.
 //   - The matches of one endpoint are replayed oldest first, held or not.
+//   - Jobs take turns. A job whose matches all wait gives up its place within seconds
+//     and rests; one that makes progress gives it up after half a minute. A free place
+//     goes to the job that has been due for longest. So jobs that wait, or have a low
+//     pace, do not stop others.
 //   - While the store has no room, jobs are given back and none is claimed. They
 //     continue when there is room again.
 //   - Errors that can pass by themselves are retried for ever. If a step fails again
@@ -81,7 +86,7 @@ type Options struct {
 	// Pending is how many of its deliveries a job may have pending at one endpoint; the last chunk
 	// may exceed it. Default 5000.
 	Pending int
-	// Jobs is how many jobs this node works on at once; others wait. Default 8.
+	// Jobs is how many jobs this node works on at once; others wait for their turn. Default 8.
 	Jobs int
 	// Poll is the interval in which the runner looks for jobs that other nodes have created or
 	// given back. Default 1 s.

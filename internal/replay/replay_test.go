@@ -98,7 +98,7 @@ func (w *world) dead(n int, key string) (ids []postrider.DeliveryID) {
 // key; empty: none.
 func (w *world) deadAt(e postrider.Endpoint, n int, key string) (ids []postrider.DeliveryID) {
 	w.Helper()
-	changes, err := w.Changes(w.Context(), 0, 10)
+	changes, err := w.Changes(w.Context(), 0, 100)
 	w.ok(err)
 	for range n {
 		d := store.NewDelivery{ID: store.NewID[postrider.DeliveryID](w.ids), Endpoint: e.ID, Lane: postrider.LaneFirst, Expiry: time.Hour}

@@ -25,6 +25,15 @@ const (
 	// maxHeld is how many endpoints a job holds. If a further endpoint is full, the job waits for
 	// it. Each chunk stores the positions of the held endpoints, about 7 KiB for 100.
 	maxHeld = 100
+	// placeTime is how long a job keeps its place on the node. Then it gives itself back, so that
+	// jobs that have been due for longer go first.
+	placeTime = 30 * time.Second
+	// waitTime is how long a job keeps its place after its last progress. In that time a fast
+	// endpoint has room again.
+	waitTime = 5 * time.Second
+	// restTime is the time until a job is due again that gave itself back because all its matches
+	// wait.
+	restTime = 3 * time.Second
 	// findTime is how long a job looks for matches before it stores how far it came and renews its
 	// lease.
 	findTime = time.Second
@@ -41,6 +50,10 @@ type worker struct {
 	job   postrider.ReplayJob // job.ReplayPosition is the stored position
 	token postrider.Token
 	pace  *rate.Limiter // one token for each delivery
+
+	claimedAt time.Time
+	movedAt   time.Time     // when the position moved last; zero: not since the claim
+	rest      time.Duration // restTime if the job gives itself back because its matches wait, or zero
 
 	lines   []*line                      // the first has the matches of all endpoints that are not held
 	turn    int                          // index of the line that was used last
@@ -59,25 +72,29 @@ type line struct {
 }
 
 // newWorker returns the worker of a claimed job. The token bucket starts empty. It can hold the
-// tokens of one second, so that the job catches up after a slow commit.
+// tokens of one second, so that the job catches up after a slow commit. A line whose matches are all
+// committed has the position of the job's id.
 func newWorker(r *Runner, job postrider.ReplayJob, token postrider.Token) *worker {
-	w := &worker{Runner: r, job: job, token: token, lines: []*line{{at: job.Cursor, foundTo: job.Cursor}}}
+	w := &worker{Runner: r, job: job, token: token, claimedAt: time.Now(), lines: []*line{{at: job.Cursor, foundTo: job.Cursor}}}
 	for endpoint, at := range job.Held {
-		w.lines = append(w.lines, &line{endpoint: endpoint, at: at, foundTo: at})
+		w.lines = append(w.lines, &line{endpoint: endpoint, at: at, foundTo: at, done: at == postrider.DeliveryID(job.ID)})
 	}
 	w.pace = rate.NewLimiter(rate.Limit(job.PerSecond), job.PerSecond)
 	w.pace.AllowN(time.Now(), job.PerSecond)
 	return w
 }
 
-// run commits chunk after chunk. It returns when the job ends, ctx ends, the store has no room, or
-// another node or a person has taken the job.
+// run commits chunk after chunk. It returns when the job ends, ctx ends, the store has no room,
+// another node or a person has taken the job, or the job gives up its place to others.
 func (w *worker) run(ctx context.Context) {
 	for failures := 0; ; {
 		done, err := w.step(ctx)
 		switch {
 		case err == nil && done:
 			w.ended(ctx, w.job.ID)
+			return
+		case err == nil && (w.rest > 0 || time.Since(w.claimedAt) > placeTime):
+			w.giveBack(ctx)
 			return
 		case err == nil:
 			failures = 0
@@ -145,6 +162,9 @@ func (w *worker) step(ctx context.Context) (done bool, err error) {
 	if err := w.commit(ctx, c); err != nil {
 		return false, err
 	}
+	if to != l.at {
+		w.movedAt = time.Now()
+	}
 	l.at, l.found, l.done = to, l.found[n:], last
 	w.notify(c.Items)
 	return c.End != "", nil
@@ -165,12 +185,14 @@ func (w *worker) count(ctx context.Context) error {
 	return nil
 }
 
-// next returns the line whose turn it is; nil if all remaining lines wait for their endpoints.
+// next returns the line whose turn it is; nil if all remaining lines wait for their endpoints. It
+// does not look for matches of a held endpoint that is full, because a job that rests would look
+// for them after each rest.
 func (w *worker) next(ctx context.Context) (*line, error) {
 	for range w.lines {
 		w.turn = (w.turn + 1) % len(w.lines)
 		l := w.lines[w.turn]
-		if l.done {
+		if l.done || w.pending[l.endpoint] >= w.opts.Pending {
 			continue
 		}
 		if err := w.find(ctx, l); err != nil {
@@ -307,11 +329,16 @@ func (w *worker) notices(ended postrider.ReplayStatus) []postrider.Notice {
 	return []postrider.Notice{n}
 }
 
-// waitForEndpoints waits for fullPoll and renews the lease. step calls it when every endpoint with
+// waitForEndpoints waits for fullPoll and renews the lease. If the job has made no progress since
+// its claim or for waitTime, it makes the job rest instead. step calls it when every endpoint with
 // matches left has too many of the job's deliveries pending. Such endpoints are slower than the
 // pace, paused, or down. It also calls it while a fan-out job may still make the delivery that a
 // backfill would make.
 func (w *worker) waitForEndpoints(ctx context.Context) error {
+	if time.Since(w.movedAt) > waitTime {
+		w.rest = restTime
+		return nil
+	}
 	if !batch.Sleep(ctx, fullPoll) {
 		return ctx.Err()
 	}
@@ -348,9 +375,10 @@ func (w *worker) notify(items []store.ReplayItem) {
 	w.dispatcher.Queued(lanes)
 }
 
-// giveBack ends the lease, so that another node can claim the job at once.
+// giveBack ends the lease, so that this or another node can claim the job at once, or after its
+// rest.
 func (w *worker) giveBack(ctx context.Context) {
-	if err := w.commit(ctx, store.ReplayChunk{To: w.job.ReplayPosition}); err != nil {
+	if err := w.commit(ctx, store.ReplayChunk{To: w.job.ReplayPosition, Lease: w.rest}); err != nil {
 		w.opts.Log.DebugContext(ctx, "replay job not given back", "job", w.job.ID, "error", err)
 	}
 }

@@ -32,17 +32,20 @@ func (o outboxes) Open(ctx context.Context, s postrider.Source) (*outbox.DB, err
 // openTime is the time for which an expunge waits for a connection to one database.
 const openTime = 30 * time.Second
 
-// Expunge removes all rows of an account from the outboxes of all sources.
-func (o outboxes) Expunge(ctx context.Context, account ...string) (rows int64, err error) {
+// Expunge removes all rows of an account from the outboxes of all sources but those that are away already.
+func (o outboxes) Expunge(ctx context.Context, away map[string]error, account ...string) (rows int64, err error) {
 	sources, err := o.store.Sources(ctx)
 	if err != nil {
 		return 0, err
 	}
 	for _, s := range sources {
-		n, away := o.expungeOf(ctx, s, account)
-		rows += n
-		if away != nil {
-			err = errors.Join(err, fmt.Errorf("%s: %w", s.Name, away))
+		if away[s.Name] == nil {
+			n, fault := o.expungeOf(ctx, s, account)
+			rows += n
+			away[s.Name] = fault
+		}
+		if fault := away[s.Name]; fault != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", s.Name, fault))
 		}
 	}
 	return rows, err

@@ -24,8 +24,9 @@
 //   - While the archive is unreachable, rows of the store are removed all the same. The expunge does
 //     not end, and stores the error. A round stops using the archive after its first error, so that
 //     one expunge does not delay the others.
-//   - Rows of an account in the outboxes of producers are removed too. While one cannot be reached, the
-//     expunge does not end, and stores the error.
+//   - Rows of an account in the outboxes of producers are removed too, by a goroutine of its own, so
+//     that a database that hangs delays no other expunge. While one cannot be reached, the expunge
+//     does not end, and stores the error.
 //   - The list is a file outside of the backups. If a store was restored from a backup, the runner
 //     reads from the list what was expunged since the backup, and removes it again.
 //   - At the end, the runner writes an entry of the audit log with ids, counts and a digest.
@@ -39,6 +40,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -128,7 +130,9 @@ type Archive interface {
 type Outboxes interface {
 	// Expunge removes all rows of an account, which may have any of the names, and returns their number. If
 	// some outboxes cannot be reached, it goes on with the others. The error names them, for operators.
-	Expunge(ctx context.Context, account ...string) (rows int64, err error)
+	// away has the error of each outbox that failed in this round, by its name. Expunge adds to away, and
+	// does not try these outboxes again.
+	Expunge(ctx context.Context, away map[string]error, account ...string) (rows int64, err error)
 }
 
 // Runner does expunges. Its methods may be called from any goroutine.
@@ -136,6 +140,7 @@ type Runner struct {
 	store Store
 	opts  Options
 	begun batch.Signal // set by Begin; starts the next round at once
+	round batch.Signal // set at the end of a round; runOutboxes waits for it
 }
 
 // New returns a runner for the store.
@@ -146,7 +151,7 @@ func New(s Store, opts Options) *Runner {
 	if opts.CancelDeleted == nil {
 		opts.CancelDeleted = func() {}
 	}
-	return &Runner{store: s, opts: opts, begun: batch.NewSignal()}
+	return &Runner{store: s, opts: opts, begun: batch.NewSignal(), round: batch.NewSignal()}
 }
 
 // List returns the path of the list; empty: there is no list.
@@ -217,24 +222,52 @@ func (r *Runner) each(ctx context.Context, do func(postrider.Expunge) error) err
 // Run carries out all expunges that have begun, on this and on other nodes, until ctx ends. If
 // one expunge fails, the others go on, and the next round tries it again.
 func (r *Runner) Run(ctx context.Context) error {
+	if r.opts.Outboxes != nil {
+		var outboxes sync.WaitGroup
+		defer outboxes.Wait()
+		outboxes.Go(func() { r.runOutboxes(ctx) })
+	}
 	for {
 		wait, away := r.opts.Every, error(nil)
-		err := r.each(ctx, func(e postrider.Expunge) error {
+		r.tryEach(ctx, func(e postrider.Expunge) error {
 			waits, err := r.goOn(ctx, e, &away)
-			switch {
-			case err != nil && ctx.Err() == nil:
-				r.opts.Log.WarnContext(ctx, "expunge interrupted", "expunge", e.ID.String(), "error", err)
-			case waits:
+			if err == nil && waits {
 				wait = min(wait, waitEvery)
 			}
-			return ctx.Err()
+			return err
 		})
-		if err != nil && ctx.Err() == nil {
-			r.opts.Log.WarnContext(ctx, "expunges not read", "error", err)
-		}
+		r.round.Set()
 		if !batch.SleepOr(ctx, wait, r.begun) {
 			return nil
 		}
+	}
+}
+
+// runOutboxes removes rows of accounts from the outboxes of producers after each round of Run, until ctx
+// ends. The database of a producer may hang for minutes. So this is a goroutine of its own, and a round
+// of it does not try an outbox again that has failed.
+func (r *Runner) runOutboxes(ctx context.Context) {
+	for {
+		select {
+		case <-r.round:
+		case <-ctx.Done():
+			return
+		}
+		away := map[string]error{}
+		r.tryEach(ctx, func(e postrider.Expunge) error { return r.outboxes(ctx, e, away) })
+	}
+}
+
+// tryEach calls do for every expunge that has not ended, until ctx ends. It logs the errors.
+func (r *Runner) tryEach(ctx context.Context, do func(postrider.Expunge) error) {
+	err := r.each(ctx, func(e postrider.Expunge) error {
+		if err := do(e); err != nil && ctx.Err() == nil {
+			r.opts.Log.WarnContext(ctx, "expunge interrupted", "expunge", e.ID.String(), "error", err)
+		}
+		return ctx.Err()
+	})
+	if err != nil && ctx.Err() == nil {
+		r.opts.Log.WarnContext(ctx, "expunges not read", "error", err)
 	}
 }
 
@@ -283,16 +316,28 @@ func (r *Runner) archived(ctx context.Context, e postrider.Expunge) (postrider.E
 }
 
 // remove removes stored rows of an expunge. It reports whether the expunge waits for deliveries
-// that are being cancelled.
+// that are being cancelled. If there are outboxes, it does not end the expunge of an account.
 func (r *Runner) remove(ctx context.Context, e postrider.Expunge) (_ postrider.Expunge, waits bool, err error) {
 	err = r.Prepare(ctx, e)
 	if err == nil {
-		err = r.outboxes(ctx, e)
+		err = r.noteUID(ctx, e)
 	}
 	if err != nil {
 		return e, false, err
 	}
-	if ends := e.Archive.Day.IsZero() || e.Archive.Done; ends && !e.EmptySince.IsZero() {
+	return r.removeRows(ctx, e, !r.inOutboxes(e))
+}
+
+// never is longer than any expunge takes.
+const never = 100 * 365 * 24 * time.Hour
+
+// removeRows removes stored rows of an expunge in chunks. It ends the expunge only if mayEnd is true.
+func (r *Runner) removeRows(ctx context.Context, e postrider.Expunge, mayEnd bool) (_ postrider.Expunge, waits bool, err error) {
+	settled := never
+	if mayEnd {
+		settled = postrider.ExpungeSettled
+	}
+	if ends := e.Archive.Day.IsZero() || e.Archive.Done; mayEnd && ends && !e.EmptySince.IsZero() {
 		// The last call found no rows. If this call finds none either, the expunge may end.
 		if err := r.store.Expunges.Scrub(ctx); err != nil {
 			return e, false, err
@@ -300,7 +345,7 @@ func (r *Runner) remove(ctx context.Context, e postrider.Expunge) (_ postrider.E
 	}
 	for {
 		begun, before := time.Now(), e.Removed.Total()
-		e, err = r.store.Expunges.ExpungeRows(ctx, store.ExpungeRows{ID: e.ID, Limit: r.opts.Chunk, Settled: postrider.ExpungeSettled})
+		e, err = r.store.Expunges.ExpungeRows(ctx, store.ExpungeRows{ID: e.ID, Limit: r.opts.Chunk, Settled: settled})
 		switch {
 		case err != nil:
 			return e, false, err
@@ -315,43 +360,45 @@ func (r *Runner) remove(ctx context.Context, e postrider.Expunge) (_ postrider.E
 	}
 }
 
-// outboxes removes the rows of an account from the outboxes of producers, again in each round: rows may
-// still come until the account is deleted everywhere. It notes the uid of the account before the account
-// loses it. A database that is away delays nothing but the end: the fault is stored, and the next round tries
-// again.
-func (r *Runner) outboxes(ctx context.Context, e postrider.Expunge) error {
-	if r.opts.Outboxes == nil || !e.Event.IsZero() || !e.Endpoint.IsZero() {
+// inOutboxes reports whether the expunge removes rows of outboxes.
+func (r *Runner) inOutboxes(e postrider.Expunge) bool {
+	return r.opts.Outboxes != nil && e.Event.IsZero() && e.Endpoint.IsZero()
+}
+
+// noteUID notes the uid of an account before ExpungeRows removes it, because rows of outboxes may have it.
+func (r *Runner) noteUID(ctx context.Context, e postrider.Expunge) error {
+	if !r.inOutboxes(e) || e.Outbox.UID != "" {
 		return nil
 	}
-	if e.Outbox.UID == "" {
-		page, err := r.store.Accounts(ctx, store.AccountQuery{ID: e.Account})
-		if err != nil {
-			return err
-		}
-		for _, a := range page.Items {
-			e.Outbox.UID = a.UID
-		}
+	page, err := r.store.Accounts(ctx, store.AccountQuery{ID: e.Account})
+	if err != nil || len(page.Items) == 0 || page.Items[0].UID == "" {
+		return err
 	}
-	if e.Outbox.UID == "" {
-		// Since e was listed, another node may have noted the uid and removed it from the account.
-		page, err := r.store.Expunges.Expunges(ctx, store.ExpungeQuery{ID: e.ID})
-		if err != nil {
-			return err
-		}
-		for _, now := range page.Items {
-			e.Outbox.UID = now.Outbox.UID
-		}
+	return r.store.Expunges.NoteOutbox(ctx, e.ID, postrider.ExpungeOutbox{UID: page.Items[0].UID, Fault: e.Outbox.Fault})
+}
+
+// outboxes removes the rows of an account from the outboxes of producers, and ends the expunge if nothing is
+// left. It begins when the rows of the store are removed; the uid was noted before. It does so again in each
+// round: rows may still come until the account is deleted everywhere. A database that is away delays nothing
+// but the end: the fault is stored, and the next round tries again.
+func (r *Runner) outboxes(ctx context.Context, e postrider.Expunge, away map[string]error) error {
+	if !r.inOutboxes(e) || e.EmptySince.IsZero() {
+		return nil
 	}
 	names, err := r.namesOf(ctx, e)
 	if err != nil {
 		return err
 	}
-	rows, fault := r.opts.Outboxes.Expunge(ctx, names...)
+	rows, fault := r.opts.Outboxes.Expunge(ctx, away, names...)
 	e.Outbox.Removed, e.Outbox.Fault = int(rows), ""
 	if fault != nil {
 		e.Outbox.Fault = fault.Error()
 	}
-	return r.store.Expunges.NoteOutbox(ctx, e.ID, e.Outbox)
+	err = r.store.Expunges.NoteOutbox(ctx, e.ID, e.Outbox)
+	if err == nil {
+		_, _, err = r.removeRows(ctx, e, true)
+	}
+	return err
 }
 
 // namesOf returns the names by which rows of outboxes are the account's. Its uid is free, since the account is

@@ -20,12 +20,17 @@ type outboxes struct {
 	rows  map[string]int64
 	away  error
 	asked []string // the names of the last call
+	tried int      // how often an outbox that was away was tried
 }
 
-func (o *outboxes) Expunge(_ context.Context, account ...string) (n int64, err error) {
+func (o *outboxes) Expunge(_ context.Context, away map[string]error, account ...string) (n int64, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.asked = account
+	if o.away != nil && away["shop"] == nil {
+		o.tried++
+		away["shop"] = o.away
+	}
 	if o.away != nil {
 		return 0, o.away
 	}
@@ -123,28 +128,14 @@ func TestAnExpungeOfAnEventAsksNoOutbox(t *testing.T) {
 	})
 }
 
-// meanwhile has another node do something while this one is in an outbox.
-type meanwhile struct {
-	outboxes
-
-	other func()
-}
-
-func (m *meanwhile) Expunge(ctx context.Context, account ...string) (int64, error) {
-	m.other()
-	return m.outboxes.Expunge(ctx, account...)
-}
-
 func TestAUIDThatAnotherNodeNotedIsNotMissed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		e, first := w.expunge(), w.expunge() // the newest is first
-		first.Account = store.NewID[postrider.AccountID](w.ids)
-		w.ok(w.PutAccount(t.Context(), postrider.Account{ID: first.Account, CreatedAt: time.Now()}))
+		e := w.expunge()
 		w.ok(w.PutExpunge(t.Context(), e))
-		w.ok(w.PutExpunge(t.Context(), first))
-		o := &meanwhile{other: sync.OnceFunc(func() { w.ok(w.NoteOutbox(t.Context(), e.ID, postrider.ExpungeOutbox{UID: "eve"})) })}
+		w.ok(w.NoteOutbox(t.Context(), e.ID, postrider.ExpungeOutbox{UID: "eve"}))
+		o := &outboxes{}
 		_, end := w.run(expunge.Options{Outboxes: o})
 		defer end()
 		synctest.Wait() // the first round is over
@@ -152,6 +143,69 @@ func TestAUIDThatAnotherNodeNotedIsNotMissed(t *testing.T) {
 		defer o.mu.Unlock()
 		if !slices.Equal(o.asked, []string{e.Account.String(), "eve"}) {
 			t.Errorf("the first round asked for rows of %q", o.asked)
+		}
+	})
+}
+
+// another returns an expunge of another account.
+func (w *world) another() postrider.Expunge {
+	w.Helper()
+	e := w.expunge()
+	e.Account = store.NewID[postrider.AccountID](w.ids)
+	w.ok(w.PutAccount(w.Context(), postrider.Account{ID: e.Account, CreatedAt: time.Now()}))
+	return e
+}
+
+// hanging is an outbox whose database accepts connections, and does not answer.
+type hanging struct{}
+
+func (hanging) Expunge(ctx context.Context, _ map[string]error, _ ...string) (int64, error) {
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+func TestAnOutboxThatHangsDelaysNoOtherExpunge(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		r, end := w.run(expunge.Options{Outboxes: hanging{}})
+		defer end()
+		first, ofEvent, ofAccount := w.another(), w.expunge(), w.expunge()
+		w.ok(r.Begin(t.Context(), first))
+		time.Sleep(time.Minute) // the outbox hangs
+		ofEvent.Event = w.events[0]
+		w.ok(r.Begin(t.Context(), ofEvent))
+		time.Sleep(20 * time.Minute)
+		synctest.Wait()
+		if _, _, x := w.left(); x[0].EndedAt.IsZero() || !x[1].EndedAt.IsZero() {
+			t.Errorf("the expunge of an event is %+v, that of the account whose outbox hangs is %+v", x[0], x[1])
+		}
+		w.ok(r.Begin(t.Context(), ofAccount))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		events, deliveries, _ := w.left()
+		if n, err := r.Unfinished(t.Context()); events+deliveries != 0 || n != 0 || err != nil {
+			t.Errorf("%d events and %d deliveries of an account are left; unfinished: %d, %v", events, deliveries, n, err)
+		}
+	})
+}
+
+func TestAnOutboxThatIsAwayIsTriedOnceInARound(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.ok(w.PutExpunge(t.Context(), w.expunge()))
+		w.ok(w.PutExpunge(t.Context(), w.another()))
+		o := &outboxes{away: errors.New("shop: connection refused")}
+		_, end := w.run(expunge.Options{Outboxes: o})
+		defer end()
+		time.Sleep(10*time.Minute + time.Second)
+		synctest.Wait()
+		_, _, x := w.left()
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.tried != 11 || x[0].Outbox.Fault == "" || x[1].Outbox.Fault == "" {
+			t.Errorf("in eleven rounds it was tried %d times; %+v and %+v", o.tried, x[0].Outbox, x[1].Outbox)
 		}
 	})
 }

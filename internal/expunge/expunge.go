@@ -335,13 +335,10 @@ const never = 100 * 365 * 24 * time.Hour
 func (r *Runner) removeRows(ctx context.Context, e postrider.Expunge, mayEnd bool) (_ postrider.Expunge, waits bool, err error) {
 	settled := never
 	if mayEnd {
-		settled = postrider.ExpungeSettled
+		settled, err = r.settled(ctx, e)
 	}
-	if ends := e.Archive.Day.IsZero() || e.Archive.Done; mayEnd && ends && !e.EmptySince.IsZero() {
-		// The last call found no rows. If this call finds none either, the expunge may end.
-		if err := r.store.Expunges.Scrub(ctx); err != nil {
-			return e, false, err
-		}
+	if err != nil {
+		return e, false, err
 	}
 	for {
 		begun, before := time.Now(), e.Removed.Total()
@@ -358,6 +355,20 @@ func (r *Runner) removeRows(ctx context.Context, e postrider.Expunge, mayEnd boo
 			return e, false, ctx.Err()
 		}
 	}
+}
+
+// settled returns for how long no row must have been found, so that the expunge ends or goes on in the
+// archive. Before an expunge may end, settled clears the files of the store. The writers of SQLite wait for
+// that, so it is not done in each round.
+func (r *Runner) settled(ctx context.Context, e postrider.Expunge) (time.Duration, error) {
+	if (!e.Event.IsZero() || !e.Endpoint.IsZero()) && !e.Archive.Done {
+		return postrider.ExpungeSettled, nil
+	}
+	now, err := r.store.Now(ctx)
+	if err != nil || e.EmptySince.IsZero() || e.Outbox.Fault != "" || now.Before(e.EmptySince.Add(postrider.ExpungeSettled)) {
+		return never, err // not ExpungeSettled, which may have passed when the rows are searched
+	}
+	return postrider.ExpungeSettled, r.store.Expunges.Scrub(ctx)
 }
 
 // inOutboxes reports whether the expunge removes rows of outboxes.

@@ -223,10 +223,19 @@ func TestAnAttemptUnderWayLeavesNothing(t *testing.T) {
 type reader struct {
 	*memory.Store
 
-	holds atomic.Bool
+	holds  atomic.Bool
+	scrubs atomic.Int64 // how often Scrub was called
+	behind time.Duration
+}
+
+// Now returns the time of a while ago.
+func (r *reader) Now(ctx context.Context) (time.Time, error) {
+	now, err := r.Store.Now(ctx)
+	return now.Add(-r.behind), err
 }
 
 func (r *reader) Scrub(context.Context) error {
+	r.scrubs.Add(1)
 	if r.holds.Load() {
 		return postrider.ErrBusy
 	}
@@ -260,6 +269,30 @@ func TestAnExpungeEndsWhenTheFilesOfTheStoreAreCleared(t *testing.T) {
 		}
 		cancel()
 		running.Wait()
+	})
+}
+
+func TestTheFilesAreClearedOnceBeforeTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := &reader{Store: w.Store, behind: time.Second} // between the look at the time and the search for rows
+		r := expunge.New(of(s), expunge.Options{})
+		defer w.start(r)()
+		e := w.expunge()
+		e.Event = w.events[0]
+		w.ok(r.Begin(t.Context(), e))
+		w.ok(r.Begin(t.Context(), w.another()))
+		time.Sleep(14 * time.Minute)
+		synctest.Wait()
+		if n := s.scrubs.Load(); n != 0 {
+			t.Errorf("the files were cleared %d times before the expunges could end", n)
+		}
+		time.Sleep(4 * time.Minute)
+		synctest.Wait()
+		if _, _, x := w.left(); s.scrubs.Load() != 2 || x[0].EndedAt.IsZero() || x[1].EndedAt.IsZero() {
+			t.Errorf("the files were cleared %d times for two expunges: %+v", s.scrubs.Load(), x)
+		}
 	})
 }
 

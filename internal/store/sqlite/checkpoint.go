@@ -54,15 +54,22 @@ const scrubTries = 50
 // Scrub removes the content of deleted rows from the files; see [store.Expunges]. In the database
 // file, secure_delete has overwritten the rows with zeros. The log still has them. So Scrub
 // writes the whole log back and truncates it, which fails while a reader uses the log.
+//
+// The truncating checkpoint has the lock of the writer, and waits for readers with it. So Scrub first
+// writes the log back without a lock, and truncates the log only if no reader kept a part of it.
 func (s *Store) Scrub(ctx context.Context) (err error) {
 	defer s.calls.Begin("Scrub").End(&err, "scrub")
 	for range scrubTries {
 		var busy, frames, written int
-		err := s.reads.QueryRowContext(ctx, "pragma wal_checkpoint(truncate)").Scan(&busy, &frames, &written)
+		err := s.reads.QueryRowContext(ctx, "pragma wal_checkpoint(passive)").Scan(&busy, &frames, &written)
+		whole := busy == 0 && written == frames
+		if err == nil && whole {
+			err = s.reads.QueryRowContext(ctx, "pragma wal_checkpoint(truncate)").Scan(&busy, &frames, &written)
+		}
 		if err != nil {
 			return s.fault(err)
 		}
-		if busy == 0 {
+		if whole && busy == 0 {
 			return nil
 		}
 		if !batch.Sleep(ctx, 100*time.Millisecond) {

@@ -2,10 +2,13 @@ package sqlite_test
 
 import (
 	"bytes"
+	"context"
+	"database/sql"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -112,5 +115,48 @@ func TestAnExpungeLeavesNothingInTheFiles(t *testing.T) {
 	}
 	if n := found(t, dir, kept); n == 0 {
 		t.Error("the rows of the other account are gone")
+	}
+}
+
+// TestScrubTakesNoLockWhileAReaderHoldsTheLog has another connection take the lock of the writer again and
+// again, while a reader keeps Scrub from its end.
+func TestScrubTakesNoLockWhileAReaderHoldsTheLog(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := newRig(t, dir, sqlite.Options{})
+	t.Cleanup(func() { r.ok(r.Close()) })
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "postrider.db")+"?_pragma=busy_timeout(0)")
+	r.ok(err)
+	defer db.Close()
+	reader, err := db.Conn(t.Context())
+	r.ok(err)
+	defer reader.Close()
+	_, err = reader.ExecContext(t.Context(), "begin")
+	r.ok(err)
+	var n int
+	r.ok(reader.QueryRowContext(t.Context(), "select count(*) from events").Scan(&n))
+	r.publish(1, 100) // the reader does not see it
+	writer, err := db.Conn(t.Context())
+	r.ok(err)
+	defer writer.Close()
+
+	ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
+	defer cancel()
+	var scrubs sync.WaitGroup
+	var scrubbed error
+	scrubs.Go(func() { scrubbed = r.Scrub(ctx) })
+	took, refused := 0, 0
+	for ctx.Err() == nil {
+		if _, err := writer.ExecContext(t.Context(), "begin immediate"); err != nil {
+			refused++
+			continue
+		}
+		_, err := writer.ExecContext(t.Context(), "rollback")
+		r.ok(err)
+		took++
+	}
+	scrubs.Wait()
+	if refused > 0 || took == 0 || scrubbed == nil {
+		t.Errorf("the lock was taken %d times and refused %d times; Scrub: %v", took, refused, scrubbed)
 	}
 }

@@ -27,6 +27,7 @@ type Expunges interface {
 	// For an account it removes all of this for each of its events and endpoints, and its sessions,
 	// replay jobs, ordering keys, records of outbox rows, quotas, notices, notice destinations and
 	// statistics. The row of the account and its API keys stay, without names.
+	// The idempotency keys of events that retention has deleted are removed as well.
 	// Of a single event the record of its outbox row stays, so that the row cannot be published again.
 	// It also removes the records that were restored from the archive, and the what-if of the account;
 	// of an endpoint, if the what-if is about it. It does not change the

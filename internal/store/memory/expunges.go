@@ -44,6 +44,9 @@ func (s *Store) ExpungeRows(_ context.Context, r store.ExpungeRows) (postrider.E
 	if removed.Total() == 0 && e.Event.IsZero() {
 		removed.Subscriptions, removed.Other = s.expungeSubscriptionsLocked(e), s.expungeRestLocked(e)
 	}
+	if removed.Total() == 0 {
+		removed.Other = s.expungeKeysLocked(e)
+	}
 	e.Found(removed, left, stored(s.wall()), r.Settled)
 	s.expunges.put(r.ID, e)
 	return e, nil
@@ -242,6 +245,17 @@ func (s *Store) expungeRestLocked(e postrider.Expunge) (removed int) {
 		}
 	}
 	return removed + s.rollups.remove([16]byte(a.ID))
+}
+
+// expungeKeysLocked removes the idempotency keys of events that retention has deleted.
+func (s *Store) expungeKeysLocked(e postrider.Expunge) (removed int) {
+	for key, owner := range s.keyOwners {
+		if owner.Event == e.Event || key.Account == e.Account && e.Event.IsZero() && e.Endpoint.IsZero() {
+			delete(s.keyOwners, key)
+			removed++
+		}
+	}
+	return removed
 }
 
 func (s *Store) expungeNoticesLocked(about func(postrider.Notice) bool) (removed int) {

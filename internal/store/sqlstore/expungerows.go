@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
@@ -266,4 +267,44 @@ func (x *expunging) deleteEvents(ctx context.Context, table string) error {
 		}
 	}
 	return CountRemoved(ctx, x.tx, store.OldEvents, ids)
+}
+
+// The statements walk idempotency_keys_created_at, and the primary key of idempotency_keys.
+const (
+	timesOfKeysSQL = `
+	select (select min(created_at) from idempotency_keys), (select max(created_at) from idempotency_keys)`
+	keysOfTimeSQL = `
+	select key
+	from idempotency_keys
+	where created_at >= @from and created_at < @to and account = @account and (@event::uuid is null or event = @event::uuid)`
+	expungeLeftKeysSQL = `delete from idempotency_keys where key = any(@keys::text[]) and account = @account`
+)
+
+// expungeKeys removes the idempotency keys of events that retention has deleted, since a key may be kept for longer
+// than its event. Keys have no index by account: every publish would write it. So expungeKeys reads the
+// keys of all accounts, a minute of them at a time, in no transaction; for an event, those that were made when its
+// id was.
+func (v Verbs) expungeKeys(ctx context.Context, e postrider.Expunge, limit int) (removed int, err error) {
+	span := store.Span{From: e.Event.Time().Add(-10 * time.Minute), To: e.Event.Time().Add(10 * time.Minute)}
+	if e.Event.IsZero() {
+		span, err = one(ctx, v.db, Query{timesOfKeysSQL, nil}, func(row Row, s *store.Span) error { return row.Scan(&s.From, &s.To) })
+	}
+	if err != nil || span.From.IsZero() { // there are no keys
+		return 0, err
+	}
+	for from := span.From; !from.After(span.To); from = from.Add(time.Minute) {
+		args := Args{"from": from, "to": from.Add(time.Minute), "account": e.Account, "event": OrNull(e.Event)}
+		found, err := all(ctx, v.db, Query{keysOfTimeSQL, args}, func(row Row, key *string) error { return row.Scan(key) })
+		if err != nil {
+			return removed, err
+		}
+		for keys := range slices.Chunk(found, limit) {
+			n, err := v.db.Exec(ctx, Bulk, Query{expungeLeftKeysSQL, Args{"keys": keys, "account": e.Account}})
+			if err != nil {
+				return removed, err
+			}
+			removed += int(n)
+		}
+	}
+	return removed, nil
 }

@@ -20,9 +20,9 @@ var keptByExpunges = map[string]string{
 	"queue":            "the caller has its deliveries cancelled before",
 	"events":           "with their keys, apart",
 	"kept_events":      "the same",
-	"idempotency_keys": "go with their events",
-	"ordering_keys":    "the same",
-	"outbox_rows":      "the same; they have ids only",
+	"idempotency_keys": "go with their events, and the others at the end",
+	"ordering_keys":    "go with their events; ForgetOrderingKeys removes the others within a day",
+	"outbox_rows":      "go with their events; they have ids only",
 	"attempts":         "with their bodies, apart",
 	"rollup_deltas":    "folded within seconds into rollups, which go",
 }

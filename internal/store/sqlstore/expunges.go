@@ -99,7 +99,24 @@ func (v Verbs) NoteOutbox(ctx context.Context, id postrider.ExpungeID, o postrid
 // its fate is unknown: the next call goes on from what is stored.
 func (v Verbs) ExpungeRows(ctx context.Context, r store.ExpungeRows) (e postrider.Expunge, err error) {
 	defer v.calls.Begin("ExpungeRows").End(&err, "expunge %s", r.ID)
+	e, keys, err := v.expungeChunk(ctx, r, nil)
+	if err != nil || !keys {
+		return e, err
+	}
+	removed, err := v.expungeKeys(ctx, e, r.Limit)
+	if err != nil {
+		return e, err
+	}
+	e, _, err = v.expungeChunk(ctx, r, &removed)
+	return e, err
+}
+
+// expungeChunk removes rows in one transaction. removed is the number of rows that expungeKeys has removed
+// before. If it is nil, and the chunk is the first one that finds no row, expungeChunk stores nothing, and
+// reports that expungeKeys is next.
+func (v Verbs) expungeChunk(ctx context.Context, r store.ExpungeRows, removed *int) (e postrider.Expunge, keys bool, err error) {
 	err = v.db.Change(ctx, Bulk, func(ctx context.Context, tx Tx) error {
+		keys = false
 		e, err = one(ctx, tx, Query{lockExpungeSQL, Args{"id": r.ID}}, scanExpunge)
 		if err != nil || !e.EndedAt.IsZero() {
 			return err
@@ -107,6 +124,9 @@ func (v Verbs) ExpungeRows(ctx context.Context, r store.ExpungeRows) (e postride
 		x := expunging{expungePlan: planExpunge(e), tx: tx, eventTables: v.db.EventTables(), expunge: &e, left: r.Limit}
 		if err := x.run(ctx); err != nil {
 			return err
+		}
+		if removed != nil {
+			x.removed.Other += *removed
 		}
 		var waits bool
 		if x.removed.Total() == 0 {
@@ -116,10 +136,13 @@ func (v Verbs) ExpungeRows(ctx context.Context, r store.ExpungeRows) (e postride
 				return err
 			}
 		}
+		if keys = removed == nil && x.events != "" && x.removed.Total() == 0 && !waits && e.EmptySince.IsZero(); keys {
+			return nil
+		}
 		e.Found(x.removed, waits, tx.Wall(), r.Settled)
 		return putExpunged(ctx, tx, e)
 	})
-	return e, err
+	return e, keys, err
 }
 
 // putExpunged stores what an expunge has removed.

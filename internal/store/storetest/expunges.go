@@ -19,6 +19,7 @@ var expunges = []verb{
 		{"pending deliveries stay, and the unresolved dead letters of an event", expungePending},
 		{"of an endpoint it removes all but a deleted row without URL, texts and policy", expungeEndpoint},
 		{"of an account it removes all of its events and endpoints, its sessions and jobs; its row stays without name", expungeAccount},
+		{"of an event or account it removes idempotency keys of events that retention has deleted", expungeLeftKeys},
 		{"what belongs to others stays", expungeOthers},
 		{"it removes up to r.Limit rows at a time, and adds them to the counts and the digest", expungeChunks},
 		{"it ends when nothing was found for as long as r.Settled, and removes nothing then", expungeEnds},
@@ -230,6 +231,30 @@ func expungeAccount(w *world) {
 	w.ok(err)
 	w.same("replay jobs", len(jobs.Items), 0)
 	w.same("events", x.Removed.Events, 1)
+}
+
+func expungeLeftKeys(w *world) {
+	mine, others := w.account(), w.account()
+	keyed := func(account postrider.AccountID) store.NewEvent {
+		n := w.event(account)
+		n.Event.IdempotencyKey, n.Event.Data = "invoice of Eve", []byte(`{}`)
+		return n
+	}
+	duplicate := func(n store.NewEvent) bool { return w.publish(store.Batch{n})[0].Events[0].Duplicate }
+	event := keyed(mine)
+	w.publish(store.Batch{event}, store.Batch{keyed(others)})
+	w.forget(store.OldEvents, all)
+	w.same("a key outlives its event", duplicate(keyed(mine)), true)
+	x := w.newExpunge(mine)
+	x.Event = event.Event.ID
+	x = w.expunge(x, 1)
+	w.same("the key is counted", x.Removed, postrider.ExpungeCounts{Other: 1})
+	w.same("the key is there after the expunge of the event", duplicate(keyed(mine)), false) // it is now
+	w.forget(store.OldEvents, all)
+	w.ok(w.DeleteAccount(w.Context(), mine))
+	w.expunge(w.newExpunge(mine), 1)
+	w.same("the key is there after the expunge of the account", duplicate(keyed(mine)), false)
+	w.same("the key of another account", duplicate(keyed(others)), true)
 }
 
 func expungeOthers(w *world) {

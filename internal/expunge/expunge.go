@@ -158,20 +158,26 @@ func New(s Store, opts Options) *Runner {
 func (r *Runner) List() string { return r.opts.List }
 
 // Begin adds the expunge to the list, and stores it. When Begin returns, both are on disk; Run
-// does the rest. After an error, either nothing was begun, or the caller may begin the same
+// does the rest. After an error, Begin withdraws the line of the list. If it cannot, the error says
+// so, because the next start of a server would store the expunge. The caller may begin the same
 // expunge again.
 func (r *Runner) Begin(ctx context.Context, e postrider.Expunge) error {
-	begun := time.Now()
-	err := appendTo(r.opts.List, e)
+	begun, l := time.Now(), lineOf(e)
+	err := appendTo(r.opts.List, l)
 	r.triedList(begun, err)
-	if err != nil {
-		return err
+	if err == nil {
+		err = r.store.Expunges.PutExpunge(ctx, e)
 	}
-	if err := r.store.Expunges.PutExpunge(ctx, e); err != nil {
-		return err
+	if err == nil {
+		r.begun.Set()
+		return nil
 	}
-	r.begun.Set()
-	return nil
+	l.Withdrawn = true
+	if fault := appendTo(r.opts.List, l); fault != nil {
+		// The class of fault would tell the client that nothing was listed.
+		return fmt.Errorf("%w; the list may have %s, which then begins at the next start of a server: %s", err, e.ID, fault.Error())
+	}
+	return err
 }
 
 // Recover stores every expunge of the list that the store does not have. The store lacks expunges

@@ -331,6 +331,73 @@ func TestARestoredStoreExpungesAgain(t *testing.T) {
 	})
 }
 
+// full is a store that refuses expunges.
+type full struct {
+	*memory.Store
+
+	before func() // called before an expunge is refused
+}
+
+func (f full) PutExpunge(context.Context, postrider.Expunge) error {
+	f.before()
+	return postrider.ErrBusy
+}
+
+func TestAnExpungeThatWasRefusedDoesNotBeginLater(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	folder := filepath.Join(t.TempDir(), "lists")
+	w.ok(os.Mkdir(folder, 0o700))
+	list := expunge.Options{List: filepath.Join(folder, "expunged.ndjson")}
+	r, e, begun := expunge.New(of(w.Store), list), w.expunge(), w.another()
+	w.ok(r.Begin(t.Context(), begun))
+	refusing := expunge.New(of(full{w.Store, func() {}}), list)
+	if err := refusing.Begin(t.Context(), e); !errors.Is(err, postrider.ErrBusy) || strings.Contains(err.Error(), "next start") {
+		t.Errorf("Begin: %v", err)
+	}
+	w.ok(r.Recover(t.Context()))
+	if _, _, x := w.left(); len(x) != 1 || x[0].ID != begun.ID {
+		t.Errorf("the next start has begun %+v", x)
+	}
+
+	w.ok(r.Begin(t.Context(), e)) // again
+	restored := newWorld(t)
+	w.ok(expunge.New(of(restored.Store), list).Recover(t.Context()))
+	if _, _, x := restored.left(); len(x) != 2 {
+		t.Errorf("a restored store begins %+v", x)
+	}
+
+	away := full{w.Store, func() { w.ok(os.Rename(folder, folder+".away")) }}
+	err := expunge.New(of(away), list).Begin(t.Context(), w.expunge())
+	if !errors.Is(err, postrider.ErrBusy) || errors.Is(err, postrider.ErrExpungeList) ||
+		!strings.Contains(err.Error(), "begins at the next start") {
+		t.Errorf("Begin that cannot withdraw: %v", err)
+	}
+}
+
+func TestAnExpungeThatRunsThoughItWasRefusedIsOnTheList(t *testing.T) {
+	t.Parallel()
+	w, e := newWorld(t), postrider.Expunge{}
+	list := expunge.Options{List: filepath.Join(t.TempDir(), "expunged.ndjson")}
+	r := expunge.New(of(full{w.Store, func() { w.ok(w.PutExpunge(t.Context(), e)) }}), list)
+	e = w.expunge()
+	if err := r.Begin(t.Context(), e); !errors.Is(err, postrider.ErrBusy) {
+		t.Errorf("Begin: %v", err)
+	}
+	once, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 2 {
+		w.ok(r.WatchList(once))
+	}
+	restored := newWorld(t)
+	w.ok(expunge.New(of(restored.Store), list).Recover(t.Context()))
+	text, err := os.ReadFile(list.List)
+	w.ok(err)
+	if _, _, x := restored.left(); len(x) != 1 || x[0].ID != e.ID || strings.Count(string(text), e.ID.String()) != 3 {
+		t.Errorf("a restored store begins %+v by the list\n%s", x, text)
+	}
+}
+
 func TestListsThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

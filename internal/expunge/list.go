@@ -25,16 +25,23 @@ type line struct {
 	Event    postrider.EventID    `json:"event,omitzero"`
 	Endpoint postrider.EndpointID `json:"endpoint,omitzero"`
 	Account  postrider.AccountID  `json:"account"`
+
+	// Withdrawn says that the expunge was not begun. The lines of it that come before do not count.
+	Withdrawn bool `json:"withdrawn,omitzero"`
 }
 
-// appendTo adds the expunge to the list and syncs the file. Several servers may add to one list,
-// so an expunge is one write at the end of the file. The write begins with a line break, since a
+func lineOf(e postrider.Expunge) line {
+	return line{ID: e.ID, Event: e.Event, Endpoint: e.Endpoint, Account: e.Account}
+}
+
+// appendTo adds a line to the list and syncs the file. Several servers may add to one list,
+// so a line is one write at the end of the file. The write begins with a line break, since a
 // crash may have cut the last line.
-func appendTo(list string, e postrider.Expunge) error {
+func appendTo(list string, l line) error {
 	if list == "" {
 		return nil
 	}
-	text, err := json.Marshal(line{e.ID, e.Event, e.Endpoint, e.Account})
+	text, err := json.Marshal(l)
 	if err != nil {
 		return fmt.Errorf("add to the list of expunges: %w", err)
 	}
@@ -66,9 +73,9 @@ func CheckList(list string) error {
 	return nil
 }
 
-// WatchList checks whether the list can be written, at once and each Options.Every, until ctx
-// ends. It is not a part of Run, because the disk of the list may hang, and Run must go on
-// meanwhile.
+// WatchList checks whether the list can be written, and adds running expunges that it lacks, at once
+// and each Options.Every, until ctx ends. It is not a part of Run, because the disk of the list may hang, and
+// Run must go on meanwhile.
 func (r *Runner) WatchList(ctx context.Context) error {
 	for {
 		if r.opts.List != "" {
@@ -76,6 +83,8 @@ func (r *Runner) WatchList(ctx context.Context) error {
 			err := CheckList(r.opts.List)
 			if err != nil {
 				r.opts.Log.WarnContext(ctx, "expunges are refused: the list of --expunge-list cannot be written", "error", err)
+			} else if fault := r.complete(ctx); fault != nil && ctx.Err() == nil {
+				r.opts.Log.WarnContext(ctx, "running expunges were not compared with the list", "error", fault)
 			}
 			r.triedList(begun, err)
 		}
@@ -83,6 +92,26 @@ func (r *Runner) WatchList(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// complete adds running expunges to the list that it lacks. Example: the reply of the database to PutExpunge
+// was lost, Begin withdrew the expunge, and the database has it all the same.
+func (r *Runner) complete(ctx context.Context) error {
+	var running []postrider.Expunge
+	err := r.each(ctx, func(e postrider.Expunge) error {
+		running = append(running, e)
+		return nil
+	})
+	if err != nil || len(running) == 0 {
+		return err
+	}
+	listed, err := readList(r.opts.List) // after the store, because Begin adds to the list first
+	for _, e := range running {
+		if err == nil && !slices.ContainsFunc(listed, func(l postrider.Expunge) bool { return l.ID == e.ID }) {
+			err = appendTo(r.opts.List, lineOf(e))
+		}
+	}
+	return err
 }
 
 // triedList reports a write or a check of the list to the observers.
@@ -102,7 +131,7 @@ var syncFolder = func(folder string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// readList returns the expunges of the list, the oldest first; none if the list does not exist.
+// readList returns the expunges of the list that were not withdrawn, the oldest first; none if the list does not exist.
 // It skips a line that a crash has cut, because the expunge of this line was not begun.
 func readList(list string) (listed []postrider.Expunge, err error) {
 	if list == "" {
@@ -125,6 +154,10 @@ func readList(list string) (listed []postrider.Expunge, err error) {
 		var l line
 		if err := json.Unmarshal(text, &l); err != nil || l.ID.IsZero() || l.Account.IsZero() {
 			return nil, fmt.Errorf("read the list of expunges: %s, line %d: must be an object with id and account", list, n)
+		}
+		if l.Withdrawn {
+			listed = slices.DeleteFunc(listed, func(e postrider.Expunge) bool { return e.ID == l.ID })
+			continue
 		}
 		listed = append(listed, postrider.Expunge{
 			ID: l.ID, Event: l.Event, Endpoint: l.Endpoint, Account: l.Account, By: "the list of expunges", CreatedAt: l.ID.Time(),

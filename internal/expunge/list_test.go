@@ -22,10 +22,7 @@ func TestTheFolderOfANewListIsSynced(t *testing.T) { //nolint:paralleltest // it
 	defer func() { syncFolder = was }()
 	dir := t.TempDir()
 	for range 2 {
-		if err := appendTo(filepath.Join(dir, "list"), postrider.Expunge{
-			ID:      postrider.ExpungeID{1},
-			Account: postrider.AccountID{2},
-		}); err != nil {
+		if err := appendTo(filepath.Join(dir, "list"), line{ID: postrider.ExpungeID{1}, Account: postrider.AccountID{2}}); err != nil {
 			t.Fatal(err)
 		}
 	}

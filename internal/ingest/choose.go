@@ -73,7 +73,9 @@ func (in *Ingest) chooseOne(ctx context.Context, p *publish, i int) (filtered bo
 		return false, nil
 	}
 	defer end()
-	if i == 0 || p.events[i-1].Account != e.Account { // a batch that has begun goes on
+	// A batch that has begun goes on. The server's own events are never refused: package notify publishes
+	// those of many accounts together, and one account would stop them all.
+	if (i == 0 || p.events[i-1].Account != e.Account) && !postrider.IsOperational(e.Type) {
 		if wait := in.table.EvaluationWait(e.Account); wait > 0 {
 			return true, &postrider.QuotaError{
 				Account: e.Account, Quota: postrider.QuotaFilters, Limit: routing.EvaluationPercent, RetryAfter: wait,

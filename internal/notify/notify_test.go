@@ -283,6 +283,40 @@ func TestAPublishThatIsRefusedOrHangsIsTriedAgain(t *testing.T) {
 	})
 }
 
+// late is a publisher that finds the filters of an account over their share of time at each publish.
+type late struct {
+	*harness
+
+	account postrider.AccountID
+}
+
+func (l late) Publish(ctx context.Context, events []postrider.Event) ([]postrider.Receipt, error) {
+	l.table.FanOutLate(l.account)
+	return l.ingest.Publish(ctx, events)
+}
+
+func TestAnAccountWithSlowFiltersHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newHarness(t)
+		slow, other := w.account, store.NewID[postrider.AccountID](w.ids)
+		e := w.endpoint("postrider.*")
+		e.Policy.Filter = `{"data": {"kind": ["replay.finished"]}}`
+		_, err := w.PutEndpoint(t.Context(), store.PutEndpoint{Endpoint: e})
+		w.ok(err)
+		w.notice(postrider.NoticeReplay, slow, store.NewID[postrider.ReplayID](w.ids).String())
+		w.account = other
+		w.endpoint("postrider.*") // it refreshes the table, too
+		w.notice(postrider.NoticeReplay, other, store.NewID[postrider.ReplayID](w.ids).String())
+		w.run(1, time.Minute, late{w, slow})
+		for name, account := range map[string]postrider.AccountID{"slow": slow, "other": other} {
+			if w.account = account; len(w.published()) != 1 {
+				t.Errorf("%d events of the %s account are published, want 1", len(w.published()), name)
+			}
+		}
+	})
+}
+
 func TestTheEndStopsAPublishThatHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

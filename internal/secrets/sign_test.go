@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/secrets"
 )
 
@@ -40,6 +41,31 @@ func TestSignedTexts(t *testing.T) {
 	empty, err := old.Sign(t.Context(), nil)
 	if payload, unsigned := old.Unsign(empty); len(payload) != 0 || err != nil || unsigned != nil {
 		t.Errorf("an empty payload = %q, %v, %v", payload, err, unsigned)
+	}
+}
+
+func TestADroppedKeyVerifiesNoLinkAndFindsNoEvent(t *testing.T) {
+	t.Parallel()
+	h := &home{keyring: signingKeyring(t, "a")}
+	v := follow(t, h)
+	link, err := v.Sign(t.Context(), []byte("payload"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	terms := v.EventTerms(&postrider.Event{Data: []byte(`{"a": "x"}`)}, paths(t, "$.a"))
+	both := signingKeyring(t, "ab")
+	for _, keyring := range []secrets.Keyring{both, both.NewestOnly(), both} {
+		h.set(keyring, nil)
+		if err := v.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		has := len(keyring.IDs()) == 2
+		if _, err := v.Unsign(link); errors.Is(err, secrets.ErrUnsigned) == has {
+			t.Errorf("with the keys %s: Unsign = %v", keyring, err)
+		}
+		if found := finds(t, v, terms, sought{path: "$.a", value: "x"}); found != has {
+			t.Errorf("with the keys %s the event is found: %t", keyring, found)
+		}
 	}
 }
 

@@ -39,8 +39,8 @@ func (v *Vault) EventTerms(e *postrider.Event, paths []postrider.Path) (terms []
 	return terms
 }
 
-// Terms returns the terms that the values have at the paths, by every key that the vault has read. Events
-// that were published with a key that was dropped are found by none of them.
+// Terms returns the terms that the values have at the paths, by every key of the keyring. Events that were
+// published with a key that was dropped are found by none of them.
 func (v *Vault) Terms(
 	ctx context.Context, account postrider.AccountID, paths []postrider.Path, values []string,
 ) (terms []store.Term, err error) {

@@ -64,8 +64,8 @@ type Vault struct {
 	missing map[KeyID]time.Time
 }
 
-// keyset has the id of the newest key, the ciphers of all known keys, and the keys that sign links and
-// make search terms. It never changes.
+// keyset has the id of the newest key, the ciphers of all keys that the vault has read, and the keys of
+// the current keyring that sign links and make search terms. It never changes.
 type keyset struct {
 	newest  KeyID
 	aeads   map[KeyID]cipher.AEAD
@@ -76,7 +76,7 @@ type keyset struct {
 // New returns a vault with a keyring that never changes.
 func New(keyring Keyring) *Vault {
 	v := &Vault{reading: make(chan struct{}, 1), missing: map[KeyID]time.Time{}}
-	v.keys.Store(&keyset{aeads: map[KeyID]cipher.AEAD{}, signers: map[KeyID][]byte{}, finders: map[KeyID][]byte{}})
+	v.keys.Store(&keyset{aeads: map[KeyID]cipher.AEAD{}})
 	v.adopt(keyring)
 	return v
 }
@@ -130,12 +130,11 @@ func (v *Vault) readLocked(ctx context.Context) error {
 	return nil
 }
 
-// adopt makes the newest key of the keyring the one that encrypts. Keys that the vault has read
-// before stay known.
+// adopt makes the newest key of the keyring the one that encrypts. A key that the keyring no longer has
+// still decrypts, but verifies no link and makes no search term.
 func (v *Vault) adopt(keyring Keyring) {
-	known := v.keys.Load()
 	next := &keyset{
-		newest: keyring.Newest(), aeads: maps.Clone(known.aeads), signers: maps.Clone(known.signers), finders: maps.Clone(known.finders),
+		newest: keyring.Newest(), aeads: maps.Clone(v.keys.Load().aeads), signers: map[KeyID][]byte{}, finders: map[KeyID][]byte{},
 	}
 	for _, k := range keyring.keys {
 		next.aeads[k.id], next.signers[k.id], next.finders[k.id] = k.aead(), k.derive(signPurpose), k.derive(termPurpose)

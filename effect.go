@@ -3,7 +3,7 @@ package postrider
 import "time"
 
 // Withdrawal names what a stored change took away: requests that must no longer be sent, or not in
-// the same way.
+// the same way. The zero value: accounts were deleted, or their uids changed.
 type Withdrawal struct {
 	Endpoint EndpointID // the response to the change waits for the node of this endpoint; zero: for all nodes
 	Delivery DeliveryID // the delivery that was cancelled; zero: endpoints were changed or deleted, or lost a secret

@@ -168,6 +168,7 @@ var fleeting = map[string]string{
 	"revoke-secret 202":                             "the same",
 	"cancel-delivery 202":                           "the same",
 	"delete-account 202":                            "the same",
+	"update-account 202":                            "the same",
 }
 
 // unseenOnSQLite are the states that only a database in a process of its own

@@ -211,7 +211,11 @@ type Handler struct {
 	sessions *sessions.Sessions
 	readers  *notices.Readers
 	events   *events.Routes
+	forget   func()
 }
+
+// Forget empties this node's caches of accounts' names, of keys and of sessions.
+func (h *Handler) Forget() { h.forget() }
 
 // Sessions returns the sessions, which log people in and out.
 func (h *Handler) Sessions() *sessions.Sessions { return h.sessions }
@@ -243,7 +247,8 @@ func New(deps Deps, opts Options) *Handler {
 	for _, f := range a.features() {
 		f.Register(a.rest)
 	}
-	return &Handler{a.rest.Handler(), a.sessions, &notices.Readers{Shared: a.shared, Store: deps.Stores.Notices, Vault: deps.Vault}, a.events}
+	readers := &notices.Readers{Shared: a.shared, Store: deps.Stores.Notices, Vault: deps.Vault}
+	return &Handler{a.rest.Handler(), a.sessions, readers, a.events, a.forget}
 }
 
 // feature is a part of the API that has its own folder.
@@ -259,8 +264,8 @@ type assembly struct {
 	sessions *sessions.Sessions
 	events   *events.Routes
 	sources  *sources.Routes
-	// forget empties this node's caches of keys and sessions, so that the node no longer accepts
-	// those that ended.
+	// forget empties this node's caches of accounts' names, of keys and of sessions, so that the node no
+	// longer accepts those that ended.
 	forget func()
 }
 
@@ -283,7 +288,7 @@ func newAssembly(d Deps, opts Options) assembly {
 		Rows: a.sources, MaxData: opts.MaxData, MaxBatch: opts.MaxBatch,
 	}
 	a.sources.Convert = a.events.Convert
-	a.forget = func() { keys.Forget(); a.sessions.Forget() }
+	a.forget = func() { shared.Names.Forget(); keys.Forget(); a.sessions.Forget() }
 	return a
 }
 

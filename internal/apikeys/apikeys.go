@@ -169,7 +169,7 @@ func (k *Checker) touch(ctx context.Context, key *postrider.APIKey, now time.Tim
 	}
 }
 
-// Forget empties the caches of known and unknown keys. It is called after a key was revoked or an
-// account was deleted, so that this node sees the change at once. Other nodes see the change after
-// Fresh.
+// Forget empties the caches of known and unknown keys. It is called after a key was revoked, so that
+// this node sees the change at once; other nodes see it after Fresh. After an account was deleted, all
+// nodes call it.
 func (k *Checker) Forget() { k.found.Forget() }

@@ -135,6 +135,46 @@ func TestPromise7AfterTheResponseAChangeIsInEffect(t *testing.T) {
 	}
 }
 
+// TestPromise7AUidThatMovedFindsItsNewAccount gives the uid of an account to another one through one
+// server, after all servers have published for it. Then all of them publish for the new account.
+func TestPromise7AUidThatMovedFindsItsNewAccount(t *testing.T) {
+	t.Parallel()
+	c := newChanges(t, 3)
+	eventually(t, "all servers are members", func() bool {
+		nodes, err := c.apis[0].Nodes(t.Context())
+		c.must(err)
+		return len(nodes) == 3
+	})
+	for name, free := range map[string]func(account string) error{
+		"changed": func(account string) error {
+			_, err := c.apis[0].ChangeAccount(t.Context(), account, apitypes.AccountUpdate{UID: apitypes.Of("former")})
+			return err
+		},
+		"deleted": func(account string) error { return c.apis[0].DeleteAccount(t.Context(), account) },
+		"expunged": func(account string) error {
+			_, err := c.apis[0].CreateExpunge(t.Context(), apitypes.ExpungeCreate{Account: account})
+			return err
+		},
+	} {
+		for _, api := range c.apis {
+			c.publish(api, "order.created", 1)
+		}
+		c.must(free("acme"))
+		account, err := c.apis[0].CreateAccount(t.Context(), apitypes.AccountCreate{UID: "acme"})
+		c.must(err)
+		for i, api := range c.apis {
+			receipt, err := api.Publish(t.Context(), apitypes.EventCreate{Account: "acme", Type: "order.created", Data: json.RawMessage(`{}`)})
+			c.must(err)
+			if e, err := api.Event(t.Context(), receipt.ID); err != nil || e.Account != account.ID {
+				t.Errorf("%s: server %d published for %s, %v; want the new account", name, i, e.Account, err)
+			}
+		}
+	}
+	if c.accepted.Load() > 0 {
+		t.Errorf("%d changes were not in effect with the response", c.accepted.Load())
+	}
+}
+
 // TestPromise2TheDeliveriesOfADeletedAccountHaveOneResult deletes an account while its deliveries
 // are sent. A delivery that its receiver got is delivered, every other one is cancelled, and all
 // lists and counts agree.

@@ -59,12 +59,14 @@ func newAPI(b base, k *kept, s *sending, p *publishing) *api.Handler {
 	if archive := k.archive.Archive; archive != nil {
 		deps.Archive = archive
 	}
-	return api.New(deps, api.Options{
+	handler := api.New(deps, api.Options{
 		MaxData: b.config.MaxData, BodyBudget: int64(b.config.BodyBudget), AnswerTime: b.config.AnswerTimeout,
 		Verify: b.config.VerifyMethod(), Ping: b.config.PingEndpoints, PublicURL: b.publicURL, Host: config.Hostname(), Quotas: b.config.Quotas(),
 		Retention: b.config.Retention(), FilesHeld: b.config.SQLiteDir() == "", Mail: b.config.SMTPURL != "", Hooks: b.hooks(),
 		Log: b.logOf("api"),
 	})
+	s.forget = handler.Forget
+	return handler
 }
 
 // EndBodies aborts the reading of request bodies, and ends the streams of pages.

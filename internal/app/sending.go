@@ -31,6 +31,7 @@ type sending struct {
 	dispatcher *dispatch.Dispatcher
 	peers      *peers.Peers // nil: nothing is handed between nodes
 	messenger  *messenger.Messenger
+	forget     func() // empties the caches of the API; set by newAPI, before the dispatcher runs
 }
 
 // newSending makes the parts that make requests to receivers.
@@ -68,6 +69,7 @@ func newSending(ctx context.Context, b base, k *kept) (*sending, error) {
 	s.senders = &senders{s.sender, s.inspector}
 	cluster := dispatch.Cluster{
 		Nodes: k.nodes, Incarnation: k.ids.Node(), Host: config.Hostname(), PollOnly: b.config.PollOnly, OnMessage: b.watchers.live.Receive,
+		OnAccounts: func() { s.forget() },
 	}
 	if s.peers, err = newPeers(ctx, b, k); err != nil {
 		return nil, err

@@ -144,6 +144,9 @@ type Cluster struct {
 	// [Dispatcher.Tell]. from is the same for all messages of one node. OnMessage must not block.
 	// Nil: such messages are ignored.
 	OnMessage func(from, verb, arguments string)
+	// OnAccounts is called after accounts were deleted or their uids changed, on each node before it
+	// confirms that. It must not block. Nil: nothing is called.
+	OnAccounts func()
 }
 
 func (o Options) withDefaults() Options {

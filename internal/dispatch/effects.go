@@ -115,10 +115,15 @@ func (x *effects) Await(ctx context.Context, w postrider.Withdrawal) postrider.N
 	return x.awaitOthers(ctx, w.Endpoint, name)
 }
 
-// nameOf returns the name of a withdrawal in messages: the id of a delivery or event, or "table"
-// for a change of the routing table.
+// accountsChanged is the name of the zero withdrawal in messages.
+const accountsChanged = "accounts"
+
+// nameOf returns the name of a withdrawal in messages: the id of a delivery or event, accountsChanged,
+// or "table" for another change of the routing table.
 func nameOf(w postrider.Withdrawal) string {
 	switch {
+	case w == (postrider.Withdrawal{}):
+		return accountsChanged
 	case !w.Delivery.IsZero():
 		return w.Delivery.String()
 	case !w.Event.IsZero():
@@ -136,6 +141,9 @@ func (x *effects) takeEffect(ctx context.Context, name string) error {
 	if id, err := postrider.ParseID[postrider.EventID](name); err == nil {
 		x.withdrawn.add(id)
 		return nil
+	}
+	if name == accountsChanged && x.cluster.opts.OnAccounts != nil {
+		x.cluster.opts.OnAccounts()
 	}
 	return x.endpoints.Refresh(ctx)
 }

@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,6 +81,25 @@ func TestPromise7AResponseWaitsForTheNodeThatServesTheEndpoint(t *testing.T) {
 		}
 		b.set(func(c *connection) { c.away, c.deaf = false, false })
 		time.Sleep(10 * time.Second)
+		end(t, nodes...)
+	})
+}
+
+func TestPromise7EachNodeHearsThatAccountsChangedBeforeItConfirms(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newHarness(t)
+		var heard atomic.Int64
+		nodes := r.nodes(3, dispatch.Options{Cluster: dispatch.Cluster{OnAccounts: func() { heard.Add(1) }}})
+		there := r.servedBy(nodes[1], r.endpoints(30, nil))
+		for _, w := range []postrider.Withdrawal{{Endpoint: there}, {Endpoint: there, Delivery: [16]byte{1}}, {Event: [16]byte{2}}} {
+			if got, _ := r.await(nodes[0], w); got.Any() || heard.Load() > 0 {
+				t.Errorf("Await %+v = %+v, and %d nodes heard of accounts, want none", w, got, heard.Load())
+			}
+		}
+		if got, _ := r.await(nodes[0], postrider.Withdrawal{}); got.Any() || heard.Load() != 3 {
+			t.Errorf("Await of accounts = %+v, and %d nodes heard of it, want all 3", got, heard.Load())
+		}
 		end(t, nodes...)
 	})
 }

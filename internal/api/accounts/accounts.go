@@ -1,8 +1,8 @@
 // Package accounts is the part of the API that serves accounts and their quotas.
 //
 // A caller that is bound to an account can read that account. Only the scope admin can change an
-// account. When a response says that an account is deleted, its keys and sessions no longer work on
-// this node, and nothing more is sent to its endpoints.
+// account. When a response says that an account is deleted, its uid, keys and sessions no longer
+// work, and nothing more is sent to its endpoints. A uid that was changed no longer finds the account.
 package accounts
 
 import (
@@ -48,8 +48,8 @@ type Routes struct {
 	Retention postrider.AccountRetention
 	// Quotas are the limits of accounts that have no limits of their own.
 	Quotas postrider.Quotas
-	// Forget empties this node's caches of keys and sessions, so that the node no longer accepts
-	// those that ended.
+	// Forget empties this node's caches of accounts' names, of keys and of sessions, so that the node no
+	// longer accepts those that ended.
 	Forget func()
 }
 
@@ -76,9 +76,9 @@ func (s *Routes) Register(rt *rest.Router) {
 	rest.HandleBody(rt, rest.Route{
 		Name: "update-account", Path: "PATCH /accounts/{account}",
 		Summary:     "Change an account",
-		Description: "A field that is left out keeps its value. Null removes it.",
+		Description: "A field that is left out keeps its value. Null removes it. After the response, no server finds the account by an old uid.",
 		Codes:       []string{"uid_taken", "conflict"},
-		Scope:       admin, Conditional: true,
+		Scope:       admin, Conditional: true, Withdraws: true,
 	}, s.changeAccount)
 	rest.HandleBody(rt, rest.Route{
 		Name: "put-account", Path: "PUT /accounts/{account}",
@@ -220,6 +220,8 @@ func (s *Routes) replace(ctx context.Context, was, is postrider.Account, r apity
 	switch {
 	case err == nil && was.Revision == 0:
 		rest.InfoOf(ctx).Created()
+	case err == nil && was.UID != is.UID: // other nodes may still find this account by the old uid
+		s.Effects.Await(ctx, postrider.Withdrawal{})
 	case was.UID != is.UID:
 		err = conflict(err, "uid_taken")
 	default:
@@ -238,8 +240,8 @@ func conflict(err error, code string) error {
 }
 
 // deleteAccount deletes the account and its endpoints. The pending deliveries, which may be many,
-// are cancelled in the background. It empties the cache of names and the caches of keys and
-// sessions, because the account's name is free and its keys are revoked.
+// are cancelled in the background. All nodes empty their caches of names, keys and sessions, because
+// the account's uid is free and its keys are revoked.
 func (s *Routes) deleteAccount(ctx context.Context, in *accountPath) (*rest.None, error) {
 	account, err := s.Names.Account(ctx, in.Account)
 	if err != nil {
@@ -248,7 +250,6 @@ func (s *Routes) deleteAccount(ctx context.Context, in *accountPath) (*rest.None
 	if err := s.Store.DeleteAccount(ctx, account.ID); err != nil {
 		return nil, err
 	}
-	s.Names.Forget()
 	s.Forget()
 	s.Effects.AwaitDeleted(ctx)
 	return nil, nil // 204

@@ -48,7 +48,7 @@ type Effects struct {
 }
 
 // Await waits until a stored change is in effect. Every operation that takes something away from an
-// endpoint calls Await after its last write. If some nodes have not confirmed the change, the
+// endpoint or account calls Await after its last write. If some nodes have not confirmed the change, the
 // response is a 202 that names them (responseWriter.noteEffect). This is not an error, because the
 // change is stored.
 func (s *Effects) Await(ctx context.Context, w postrider.Withdrawal) {
@@ -71,7 +71,7 @@ func (s *Effects) Soon(ctx context.Context) {
 }
 
 // AwaitDeleted deletes the endpoints of deleted accounts. Then it waits until no node serves or
-// matches these endpoints.
+// matches these endpoints, and none finds the accounts by their uids or accepts their keys.
 func (s *Effects) AwaitDeleted(ctx context.Context) {
 	err := s.Canceller.DeleteEndpoints(ctx)
 	s.Canceller.CancelDeleted()
@@ -96,7 +96,7 @@ func (a *responseWriter) noteEffect(status int) int {
 }
 
 // takesEffect is added to the description of every operation that takes something away from an
-// endpoint.
+// endpoint or account.
 const takesEffect = " The response comes when the change is in effect: what arrives at the receiver later than 100 ms after it was sent by the new state, " +
 	"except what a server sends that stood still in that moment. If a server does not confirm that within two seconds, the response is a 202: " +
 	"the change is stored, and the header `" + notEffectiveHeader +

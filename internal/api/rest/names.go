@@ -40,7 +40,8 @@ func NewNames(s NameStore) *Names {
 	return &Names{store: s, accounts: cache.NewTTL[string, accountName](apikeys.Fresh)}
 }
 
-// Forget empties the cache. Handlers call it after they have changed an account.
+// Forget empties the cache. Handlers call it after they have changed an account. If its uid changed or
+// it was deleted, all nodes call it.
 func (s *Names) Forget() { s.accounts.Forget() }
 
 // EndpointPath names an endpoint.

@@ -89,7 +89,7 @@ type Route struct {
 	ReceiverTime time.Duration
 	// Repeatable is true if a repeated request gets a 200 with the same body as the first request.
 	Repeatable bool
-	// Withdraws is true if the operation takes something away from an endpoint, so that its
+	// Withdraws is true if the operation takes something away from an endpoint or account, so that its
 	// handler calls [Effects.Await].
 	Withdraws bool
 	// Reveals is true for a GET that shows secrets: its requests are audited.

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
 )
 
 // hits searches and returns the kind, id and reason of each hit.
@@ -127,6 +128,26 @@ func TestDeadLettersAreGroupedByEndpointAndCause(t *testing.T) {
 	}
 	if got := w.do(w.bound(evil), "GET /dead-letters/groups?endpoint="+acme.endpoint, ""); got.status != 422 {
 		t.Errorf("a foreign endpoint = %d %s", got.status, got.text)
+	}
+}
+
+// The cursor of a list is an id that the caller can choose.
+func TestDeadLettersAreNotGroupedFromACursorOfAnotherAccount(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme, evil := w.tenant("acme"), w.tenant("evil")
+	for _, e := range []tenant{acme, evil} {
+		w.settle(e.endpoint, postrider.Attempt{StatusCode: 410})
+	}
+	for _, tt := range []struct{ caller, other tenant }{{acme, evil}, {evil, acme}} {
+		id, err := postrider.ParseID[postrider.DeliveryID](tt.other.delivery)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := w.do(w.bound(tt.caller), "GET /dead-letters/groups?limit=250&cursor="+store.EncodeCursor(string(id[:])), "")
+		if got.status != 200 || len(got.data()) != 0 {
+			t.Errorf("%s from a cursor of %s = %d %s", tt.caller.uid, tt.other.uid, got.status, got.text)
+		}
 	}
 }
 

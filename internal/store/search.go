@@ -33,7 +33,8 @@ type Finder interface {
 	FindEvents(ctx context.Context, q TermQuery) (Page[postrider.EventID], error)
 
 	// DeadLetterGroups lists the unresolved dead letters, grouped by endpoint and cause. The newest
-	// account comes first, and within an account the newest endpoint.
+	// account comes first, and within an account the newest endpoint. A cursor of an account or
+	// endpoint that the query does not select selects nothing.
 	DeadLetterGroups(ctx context.Context, q DeadLetterGroupQuery) (Page[DeadLetterGroup], error)
 }
 

@@ -88,10 +88,17 @@ func (s *Store) DeadLetterGroups(_ context.Context, q store.DeadLetterGroupQuery
 	if err != nil {
 		return store.Page[store.DeadLetterGroup]{}, err
 	}
+	selected := func(l *postrider.DeadLetter) bool {
+		return l != nil && selects(q.Account, l.Account) && selects(q.Endpoint, l.Endpoint)
+	}
+	last, ok := s.deliveries.get(cursor)
+	if paged && (!ok || !selected(last.deadLetter)) {
+		return store.Page[store.DeadLetterGroup]{}, nil
+	}
 	groups := map[store.DeadLetterGroup]store.DeadLetterGroup{} // the key has only the cause
 	for _, d := range s.deliveries.rows {                       // oldest first
 		l := d.deadLetter
-		if l == nil || l.Resolution != "" || !selects(q.Account, l.Account) || !selects(q.Endpoint, l.Endpoint) {
+		if !selected(l) || l.Resolution != "" {
 			continue
 		}
 		cause := causeOf(l)
@@ -104,10 +111,9 @@ func (s *Store) DeadLetterGroups(_ context.Context, q store.DeadLetterGroupQuery
 	}
 	var page []store.DeadLetterGroup
 	for cause, g := range groups {
-		if last, ok := s.deliveries.get(cursor); paged && (!ok || last.deadLetter == nil || byCause(cause, causeOf(last.deadLetter)) <= 0) {
-			continue
+		if !paged || byCause(cause, causeOf(last.deadLetter)) > 0 {
+			page = append(page, g)
 		}
-		page = append(page, g)
 	}
 	slices.SortFunc(page, byCause)
 	return store.Cut(page, q.Paging, func(g store.DeadLetterGroup) string { return string(g.Newest[:]) }), nil

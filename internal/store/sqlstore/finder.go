@@ -122,12 +122,16 @@ func RemoveTerms(ctx context.Context, tx Tx, events []store.RowID) (int64, error
 // so the cost of a page has a limit.
 //
 // The cursor is a dead letter of the last group. Its row stays, with the same cause, even if the
-// group is gone. The statement walks dead_letters_pkey and dead_letters_unresolved.
+// group is gone. A caller can send any cursor, and each step has only a lower bound, so the scan
+// starts only at a group that the query selects. The statement walks dead_letters_pkey and
+// dead_letters_unresolved.
 const deadLetterGroupsSQL = `
 	with recursive groups (account, endpoint, reason, code, error, newest, n) as (
 		select l.account, l.endpoint, l.reason, l.last_status_code::int, l.last_error, l.delivery, 0
 		from dead_letters l
 		where l.delivery = @cursor
+			and (l.account, l.endpoint) >= (@from_account::uuid, @from_endpoint::uuid)
+			and (l.account, l.endpoint) < (@to_account::uuid, @to_endpoint::uuid)
 		union all
 		select @to_account::uuid, @to_endpoint::uuid, '', 0, '', null, 0
 		where @cursor::uuid is null
@@ -178,7 +182,10 @@ const deadLetterGroupsSQL = `
 // (2026-11: 104 ms for a page, 200,000 dead letters).
 const deadLetterGroupsOfSQLite = `
 	with recursive groups (newest, account, endpoint, reason, code, error) as (
-		select null, account, endpoint, reason, last_status_code, last_error from dead_letters where delivery = @cursor
+		select null, account, endpoint, reason, last_status_code, last_error
+		from dead_letters
+		where delivery = @cursor
+			and (account, endpoint) >= (@from_account, @from_endpoint) and (account, endpoint) < (@to_account, @to_endpoint)
 		union all
 		select null, @to_account, @to_endpoint, '', 0, '' where @cursor is null
 		union all

@@ -26,6 +26,7 @@ var finder = []verb{
 		{"a group is counted up to 1,000", groupsCount},
 		{"a cursor that no page gave is an InvalidError", groupsCursor},
 		{"a page goes on behind a group that is resolved meanwhile", groupsResolved},
+		{"a cursor of another account or endpoint selects nothing", groupsForeign},
 	}},
 }
 
@@ -253,4 +254,21 @@ func groupsResolved(w *world) {
 	w.ok(err)
 	w.same("the second page", w.groups(store.DeadLetterGroupQuery{Paging: store.Paging{Cursor: page.Next}}),
 		[]store.DeadLetterGroup{group(e, 404, ids[0])})
+}
+
+func groupsForeign(w *world) {
+	a, other := w.endpoint(), w.endpoint()
+	b := w.put(w.draft(a.Account))
+	ofA, ofB, ofOther := w.died(a, 404, 500), w.died(b, 404, 500), w.died(other, 404, 500)
+	behind := func(last postrider.DeliveryID, account postrider.AccountID, endpoint postrider.EndpointID) []store.DeadLetterGroup {
+		return w.groups(store.DeadLetterGroupQuery{Account: account, Endpoint: endpoint, Paging: store.Paging{Cursor: idCursor(last)}})
+	}
+	none := []store.DeadLetterGroup{}
+	w.same("an account's, behind a newer account's", behind(ofOther[1], a.Account, postrider.EndpointID{}), none)
+	w.same("an account's, behind an older account's", behind(ofA[1], other.Account, postrider.EndpointID{}), none)
+	w.same("an endpoint's, behind a newer endpoint's", behind(ofB[1], a.Account, a.ID), none)
+	w.same("an endpoint's, behind an older endpoint's", behind(ofA[1], a.Account, b.ID), none)
+	w.same("an account's, behind its own", behind(ofB[1], a.Account, postrider.EndpointID{}),
+		[]store.DeadLetterGroup{group(b, 404, ofB[0]), group(a, 500, ofA[1]), group(a, 404, ofA[0])})
+	w.same("an endpoint's, behind its own", behind(ofB[1], a.Account, b.ID), []store.DeadLetterGroup{group(b, 404, ofB[0])})
 }

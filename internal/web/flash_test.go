@@ -4,11 +4,16 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	apiendpoints "github.com/postrider/postrider/internal/api/endpoints"
 	"github.com/postrider/postrider/internal/web"
+	"github.com/postrider/postrider/internal/web/page"
 )
 
 // TestOnlyThePageOfAFormShowsItsMessage lets other tabs load their pages, and renew
@@ -47,4 +52,31 @@ func TestOnlyThePageOfAFormShowsItsMessage(t *testing.T) {
 	if len(got.cookie) != 1 || got.cookie[0].MaxAge >= 0 {
 		t.Errorf("the page of the form sets the cookies %v, want the message deleted", got.cookie)
 	}
+}
+
+// late is an API whose changes are not in effect yet on one server.
+type late struct{ next http.RoundTripper }
+
+func (l late) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := l.next.RoundTrip(r)
+	if err == nil && r.Method == http.MethodPost {
+		response.Header.Set("Not-Yet-Effective", apitypes.NotEffective{Servers: []string{"node-2"}, Until: time.Now()}.Header())
+	}
+	return response, err
+}
+
+// The page that says so is the one that the form leads to, or the response to the form itself.
+func TestAFormSaysWhereItsChangeIsNotInEffectYet(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	w.maker()
+	w.web = web.New(web.Deps{Deps: page.Deps{
+		API:      func(c postrider.Caller) http.RoundTripper { return late{w.api.As(c)} },
+		Sessions: w.sessions, Standard: apiendpoints.StandardPolicy(),
+	}}, web.Options{})
+	path := "/portal/endpoints/" + w.endpoint(apitypes.EndpointCreate{}).ID.String() + "/secrets/rotate"
+	form := url.Values{"overlap_ms": {"0"}, "confirmed": {"yes"}}
+	const where = "node-2 may still act as before"
+	w.submit("customer", path, form).says(t, where)
+	w.as("maker", "POST "+path, form).says(t, "whsec_", where)
 }

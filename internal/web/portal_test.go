@@ -471,14 +471,19 @@ func TestACustomerWithoutAReceiverUsesTheInspector(t *testing.T) {
 	}
 }
 
+// maker adds a person who may create and change endpoints, and see no secrets.
+func (w *world) maker() {
+	w.sessions.add("maker", postrider.Caller{
+		Name: "Max", Account: w.account.ID, Scopes: []postrider.Scope{postrider.ScopeWebhooksRead, postrider.ScopeEndpointsWrite},
+	})
+}
+
 // A person who may create endpoints and see no secrets sees that of a new one once, in the
 // answer to the form.
 func TestASecretThatCannotBeRevealedLaterIsShownOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})
-	w.sessions.add("maker", postrider.Caller{
-		Name: "Max", Account: w.account.ID, Scopes: []postrider.Scope{postrider.ScopeWebhooksRead, postrider.ScopeEndpointsWrite},
-	})
+	w.maker()
 	made := w.as("maker", "POST /portal/endpoints/new", url.Values{"url": {"https://acme.example/hooks"}, "all": {"yes"}})
 	if made.status != http.StatusOK {
 		t.Fatalf("the form = %d\n%s", made.status, made.html)
@@ -497,6 +502,30 @@ func TestASecretThatCannotBeRevealedLaterIsShownOnce(t *testing.T) {
 	if got := w.as("maker", "POST "+start, nil); got.status != http.StatusForbidden {
 		t.Errorf("to reveal it later = %d, want 403", got.status)
 	}
+}
+
+// The same person sees the new secret of a rotation once, in the answer to the form.
+func TestARotatedSecretThatCannotBeRevealedLaterIsShownOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	w.maker()
+	e := w.endpoint(apitypes.EndpointCreate{})
+	path := "/portal/endpoints/" + e.ID.String() + "/secrets"
+	rotated := w.as("maker", "POST "+path+"/rotate", url.Values{"overlap_ms": {"2h"}, "confirmed": {"yes"}})
+	rotated.says(t, "The old ones sign beside it for 2 h.", "Your session cannot show it again.")
+	checkHTML(t, rotated)
+	secrets, err := w.admin.Secrets(t.Context(), e.ID)
+	if err != nil || len(secrets) != 2 {
+		t.Fatalf("%d secrets, %v", len(secrets), err)
+	}
+	shown := html.UnescapeString(rotated.html)
+	if rotated.status != http.StatusOK || !strings.Contains(shown, *secrets[0].Secret) || strings.Contains(shown, *secrets[1].Secret) {
+		t.Errorf("the answer = %d, want the new secret alone\n%s", rotated.status, shown)
+	}
+	for _, later := range []string{path, path + "/rotate"} {
+		w.see("maker", later).lacks(t, "whsec_", "Your session cannot show it again.")
+	}
+	w.submit("customer", path+"/rotate", url.Values{"overlap_ms": {"2h"}, "confirmed": {"yes"}}).lacks(t, "whsec_")
 }
 
 // The form of a new endpoint makes two calls of the API, however many types there are, and its

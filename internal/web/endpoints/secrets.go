@@ -15,7 +15,7 @@ type secretsPage struct {
 	Endpoint apitypes.Endpoint
 	Tab      string
 	Secrets  []apitypes.SecretState
-	Shown    apitypes.Secret // the secret that the person asked to see; zero: none
+	Shown    apitypes.Secret // the secret that the person asked to see, or may see only now; zero: none
 	Faults   map[string]string
 	Overlap  string        // as the person typed it
 	KeyType  string        // that the person chose
@@ -70,7 +70,7 @@ func revealSecret(v *page.Visit, e apitypes.Endpoint) error {
 }
 
 // rotateSecret gives an endpoint a new secret. It checks the overlap before it asks the person
-// whether to rotate.
+// whether to rotate. A person without the scope to read secrets sees the new one in the response.
 func rotateSecret(v *page.Visit, e apitypes.Endpoint) error {
 	p := secretsPage{Endpoint: e, Overlap: v.Form("overlap_ms"), KeyType: v.Form("key_type")}
 	overlap, err := text.ParseDuration(p.Overlap)
@@ -105,7 +105,12 @@ func rotateSecret(v *page.Visit, e apitypes.Endpoint) error {
 	if overlap == 0 {
 		text = "secret.done.rotate_at_once"
 	}
-	return v.Done(v.Path("endpoints", e.ID, "secrets"), page.Flash{Text: v.T(text, "id", made.ID, "overlap", overlap)})
+	done := page.Flash{Text: v.T(text, "id", made.ID, "overlap", overlap)}
+	if !v.Can(postrider.ScopeSecretsRead) { // only the response to the rotation has the secret
+		v.Say(done)
+		return secretsPage{Endpoint: e, Shown: made}.show(v)
+	}
+	return v.Done(v.Path("endpoints", e.ID, "secrets"), done)
 }
 
 // revokeSecret ends a secret at once.

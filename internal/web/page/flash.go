@@ -40,19 +40,23 @@ const MaxFlash = 3 << 10
 // Done ends a form. It redirects to the path; that page shows the flash.
 func (v *Visit) Done(path string, f Flash) error {
 	f.Page, _, _ = strings.Cut(path, "?")
-	if n := v.notEffective; len(n.Servers) > 0 {
-		f.Text += " " + v.T("change.not_effective", "servers", strings.Join(n.Servers, ", "), "until", n.Until.In(v.Zone).Format(time.TimeOnly))
-		f.Warn = true
-	}
-	text, err := json.Marshal(f)
+	v.Say(f)
+	text, err := json.Marshal(v.flash)
 	if cookie := base64.RawURLEncoding.EncodeToString(text); err == nil && len(cookie) <= MaxFlash {
 		v.SetCookie("flash", cookie, time.Minute)
 	}
 	return v.Redirect(path)
 }
 
-// Say shows the flash on the page that is itself the response to the form.
-func (v *Visit) Say(f Flash) { v.flash = f }
+// Say shows the flash on the page that is itself the response to the form. The flash also says on
+// which servers the change is not in effect yet.
+func (v *Visit) Say(f Flash) {
+	if n := v.notEffective; len(n.Servers) > 0 {
+		f.Text += " " + v.T("change.not_effective", "servers", strings.Join(n.Servers, ", "), "until", n.Until.In(v.Zone).Format(time.TimeOnly))
+		f.Warn = true
+	}
+	v.flash = f
+}
 
 // DoneUnless is [Visit.Done] if err is nil. If the API refused the form, it redirects to the same
 // path, which shows the reason. It returns any other error.

@@ -190,3 +190,24 @@ func TestASearchOfDataIsAudited(t *testing.T) {
 		t.Errorf("the audit log has the value: %s", all)
 	}
 }
+
+func TestASearchOfDataIsAuditedForTheAccountThatIsSearched(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme, other := w.tenant("acme"), w.tenant("other")
+	w.want(201, "POST /event-types", `{"name": "order.paid", "paths": ["$.a"]}`)
+	unknown := "acc_01h455vb4pex5vsknk084sn02q"
+	for _, text := range []string{other.account, unknown} {
+		if got := w.hits(w.bound(acme), text); got != nil {
+			t.Errorf("a customer's search for %s finds %v", text, got)
+		}
+	}
+	w.want(200, "GET /search?account=acme&q="+unknown, "")
+	entries := w.audit("?action=search")
+	if len(entries) != 3 {
+		t.Fatalf("the entries are %v, want three", entries)
+	}
+	for _, e := range entries {
+		has(t, "entry", e, map[string]any{"object": "event", "account": acme.account})
+	}
+}

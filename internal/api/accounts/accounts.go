@@ -146,7 +146,7 @@ func (s *Routes) listAccounts(ctx context.Context, in *struct {
 
 // getAccount returns an account. It finds a deleted account by its id.
 func (s *Routes) getAccount(ctx context.Context, in *accountPath) (*rest.Reply[apitypes.Account], error) {
-	return rest.RespondWith(viewAccount)(s.Names.VisibleAccount(ctx, in.Account))
+	return rest.RespondWith(viewAccount)(s.Names.Account(ctx, in.Account))
 }
 
 // changeAccount changes an account. An omitted field keeps its value, and null removes the value. A

@@ -30,7 +30,7 @@ func (s *Routes) registerQuotas(rt *rest.Router) {
 }
 
 func (s *Routes) getQuotas(ctx context.Context, in *accountPath) (*rest.Reply[apitypes.AccountQuotas], error) {
-	account, err := s.Names.VisibleAccount(ctx, in.Account)
+	account, err := s.Names.Account(ctx, in.Account)
 	if err != nil {
 		return nil, err
 	}

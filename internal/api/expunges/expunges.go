@@ -119,7 +119,7 @@ func (s *Routes) fillExpunge(ctx context.Context, e *postrider.Expunge, body api
 		e.Endpoint, e.Account = endpoint.ID, endpoint.Account
 		return inField("endpoint", err)
 	}
-	account, err := s.Names.VisibleAccount(ctx, body.Account)
+	account, err := s.Names.Account(ctx, body.Account)
 	e.Account = account.ID
 	rest.InfoOf(ctx).Account = account.ID
 	return inField("account", err)

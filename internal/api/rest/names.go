@@ -84,14 +84,14 @@ func (s *Names) resolveName(ctx context.Context, field, name string) (accountNam
 		return accountName{id: bound}, nil
 	}
 	account, err := s.accountNamed(ctx, name)
-	c.Account = account.id
-	// An account of another key must look like a missing account.
+	// An account of another key must look like a missing account. The cache is for all callers.
 	if err == nil && !bound.IsZero() && account.id != bound {
 		err = postrider.ErrNotFound
 	}
 	if errors.Is(err, postrider.ErrNotFound) {
 		return accountName{}, Invalid(field, postrider.FaultNotFound, "names no account")
 	}
+	c.Account = account.id
 	return account, err
 }
 
@@ -128,7 +128,8 @@ func (s *Names) accountNamed(ctx context.Context, name string) (accountName, err
 	return found, nil
 }
 
-// Account returns the account with this id or uid.
+// Account returns the account with this id or uid if the caller may see it. It notes the account for
+// the log and the audit log, unless the request is about another one: a search may read many.
 func (s *Names) Account(ctx context.Context, name string) (postrider.Account, error) {
 	query := store.AccountQuery{UID: name}
 	if id, err := postrider.ParseID[postrider.AccountID](name); err == nil && !id.IsZero() {
@@ -138,16 +139,11 @@ func (s *Names) Account(ctx context.Context, name string) (postrider.Account, er
 		return postrider.Account{}, postrider.ErrNotFound
 	}
 	account, err := store.First(s.store.Accounts(ctx, query))
-	InfoOf(ctx).Account = account.ID
-	return account, err
-}
-
-// VisibleAccount returns the account with this id or uid if the caller may see it.
-func (s *Names) VisibleAccount(ctx context.Context, name string) (postrider.Account, error) {
-	account, err := s.Account(ctx, name)
-	if bound := InfoOf(ctx).Caller.Account; err == nil && !bound.IsZero() && account.ID != bound {
+	c := InfoOf(ctx)
+	if bound := c.Caller.Account; err == nil && !bound.IsZero() && account.ID != bound {
 		return postrider.Account{}, postrider.ErrNotFound
 	}
+	c.Account = cmp.Or(c.Account, account.ID)
 	return account, err
 }
 

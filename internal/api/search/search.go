@@ -102,7 +102,7 @@ func (s *Routes) hitOfID(ctx context.Context, id string) (apitypes.SearchHit, er
 	prefix, _, _ := strings.Cut(id, "_")
 	switch prefix {
 	case "acc":
-		return hitWith(accountHit("id"))(s.Names.VisibleAccount(ctx, id))
+		return hitWith(accountHit("id"))(s.Names.Account(ctx, id))
 	case "evt", "obx":
 		return hitWith(eventHit("id"))(s.Events.Find(ctx, id))
 	case "ep":

@@ -80,7 +80,7 @@ func (s *Routes) getAccountStats(ctx context.Context, in *struct {
 	Query
 },
 ) (*rest.Reply[apitypes.Stats], error) {
-	account, err := s.Names.VisibleAccount(ctx, in.Account)
+	account, err := s.Names.Account(ctx, in.Account)
 	if err != nil {
 		return nil, err
 	}

@@ -17,8 +17,8 @@ import (
 // The budgets of the house. A change that makes the house smaller lowers them. Raising one needs an
 // ADR with the reason.
 const (
-	budgetLines   = 80_840  // of product code, without blanks and comments
-	budgetTokens  = 614_601 // of product code, without comments
+	budgetLines   = 81_064  // of product code, without blanks and comments
+	budgetTokens  = 616_669 // of product code, without comments
 	budgetColumns = 171     // lines of Go that are longer than columns
 )
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
@@ -171,7 +170,14 @@ func TestASourceIsTakenOver(t *testing.T) {
 		return sample(node.metrics(t), `postrider_source_failing{source="shop"}`) == 0
 	}
 	// A reader counts what it has read a moment after the webhooks.
-	eventually(t, "one server reads the source", func() bool { return reads(c.nodes[0]) != reads(c.nodes[1]) })
-	s.ok(c.nodes[slices.IndexFunc(c.nodes, reads)].stop())
+	var reader *running
+	eventually(t, "one server reads the source", func() bool {
+		first, second := reads(c.nodes[0]), reads(c.nodes[1])
+		if reader = c.nodes[0]; second {
+			reader = c.nodes[1]
+		}
+		return first != second
+	})
+	s.ok(reader.stop())
 	send()
 }

@@ -299,8 +299,9 @@ begin
 end
 $fn$;
 
--- expunge deletes rows of the accounts, and returns how many: those that were read in an hour, or, if hour is
--- null, a part of those that wait or were rejected. A plan for the very hour opens no partition but its own.
+-- expunge deletes rows of the accounts, and returns how many. With an hour, it deletes the rows that were read in
+-- it. Without one, it deletes at most 50,000 rows that wait and 50,000 that were rejected. The plan is made for the
+-- given hour, so it opens one partition.
 create or replace function postrider.expunge(hour timestamptz, variadic names text[]) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp set plan_cache_mode = force_custom_plan as $fn$
 declare

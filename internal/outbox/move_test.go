@@ -113,10 +113,7 @@ func TestMoveIsFencedByTheCycle(t *testing.T) {
 func TestASessionBeginsWhereTheLastOneEnded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	old := connect(t, w.dsn)
-	if _, err := old.PgConn().Exec(t.Context(), "begin isolation level repeatable read; select pg_current_xact_id()").ReadAll(); err != nil {
-		t.Fatal(err)
-	}
+	w.keepDead()
 	var window outbox.Window
 	read := func(cycle int64, n int, want string) {
 		t.Helper()

@@ -205,10 +205,7 @@ func TestNumbersRiseInTheOrderOfCommits(t *testing.T) {
 func TestPollPassesNoDeadRows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	old := connect(t, w.dsn)
-	if _, err := old.PgConn().Exec(t.Context(), "begin isolation level repeatable read; select pg_current_xact_id()").ReadAll(); err != nil {
-		t.Fatal(err)
-	}
+	w.keepDead()
 	var window outbox.Window
 	for cycle := range 10 {
 		w.exec("select postrider.publish('acme', 'a.b', '1') from generate_series(1, 2000)")
@@ -235,10 +232,7 @@ func TestRowsAreFoundByTheirNumbers(t *testing.T) {
 	w := newWorld(t)
 	fill := "insert into postrider.outbox (account, type, data) select 'acme', 'a.b', '1' from generate_series(1, 20000)"
 	w.exec(fill, "delete from postrider.outbox", "vacuum analyze postrider.outbox")
-	old := connect(t, w.dsn)
-	if _, err := old.PgConn().Exec(t.Context(), "begin isolation level repeatable read; select pg_current_xact_id()").ReadAll(); err != nil {
-		t.Fatal(err)
-	}
+	w.keepDead()
 	w.exec(fill, "delete from postrider.outbox")
 	var window outbox.Window
 	w.poll(&window, 200)
@@ -249,6 +243,15 @@ func TestRowsAreFoundByTheirNumbers(t *testing.T) {
 	numbers := "(select array_agg(number) from postrider.outbox), (select array_agg(id) from postrider.outbox)"
 	if read := w.pages("select postrider.move(gen_random_uuid(), 1, null, now(), " + numbers + ")"); read > 10000 {
 		t.Errorf("a move of 200 rows reads %d pages", read)
+	}
+}
+
+// keepDead opens a transaction, which keeps all dead rows until the end of the test.
+func (w *world) keepDead() {
+	w.Helper()
+	const begin = "begin isolation level repeatable read; select pg_current_xact_id()"
+	if _, err := connect(w.T, w.dsn).PgConn().Exec(w.Context(), begin).ReadAll(); err != nil {
+		w.Fatal(err)
 	}
 }
 
